@@ -1,0 +1,18 @@
+# Flags every target of ours is built with.
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                    -Wnon-virtual-dtor -Wold-style-cast -Werror)
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+
+if(SHARDLINE_SANITIZE)
+    add_compile_options(-fsanitize=${SHARDLINE_SANITIZE} -fno-omit-frame-pointer
+                        -fno-sanitize-recover=all)
+    add_link_options(-fsanitize=${SHARDLINE_SANITIZE})
+endif()
+
+find_program(SHARDLINE_CCACHE ccache)
+if(SHARDLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+        CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${SHARDLINE_CCACHE})
+endif()

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <openvino/openvino.hpp>
+#include <string>
+#include <vector>
+
+#include "step/stage_spec.hpp"
+
+namespace shardline {
+
+// One tensor through which data flow over a boundary.
+struct CrossingTensor {
+    std::string name;  // on the wire and as port name: "boundary.K.J", J counted from 0
+    ov::PartialShape shape;
+    ov::element::Type type;
+};
+
+// Boundary k lies before layer k; boundary 0 after the embedding, boundary num_layers before the
+// LM head.
+struct LayerMap {
+    std::uint32_t num_layers = 0;
+    std::vector<std::vector<CrossingTensor>> boundaries;  // num_layers + 1
+    std::vector<std::uint64_t> layer_weights_bytes;       // per layer, constants not shared
+    std::uint64_t embedding_bytes = 0;
+    std::uint64_t head_bytes = 0;  // 0 extra when tied with the embedding
+    std::uint64_t shared_bytes = 0;
+};
+
+// Found by liveness in the graph, never by names of a model family. Throws Error(kUnsupported)
+// that names the op or state for which there is no clean boundary (a layer without attention
+// state, a stateless graph, ...).
+LayerMap map_layers(const std::shared_ptr<ov::Model>& model);
+
+// The part of `model` in `range` with its states, as a graph of its own; consumes the graph it is
+// given. Inputs are those of the model plus the crossing tensors of the first boundary; results
+// are the crossing tensors of the last boundary, or "logits". Constants are shared, not copied.
+std::shared_ptr<ov::Model> cut_part(std::shared_ptr<ov::Model> model, const PartRange& range);
+
+// Rewrites a part's stateful attention to paged attention in place. A part without layers becomes
+// a plain function of rows. Afterwards every activation input and output has the step's rows as
+// its leading non-1 extent. A part with the head gains the input "kept_rows" (i32, [kept]) and
+// computes logits of those rows only.
+// Throws Error(kUnsupported) naming the op when an attention is left unconverted.
+void make_paged(const std::shared_ptr<ov::Model>& part, const PartRange& range);
+
+}  // namespace shardline

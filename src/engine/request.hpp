@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bounded_queue.hpp"
+#include "base/error.hpp"
+#include "base/ids.hpp"
+#include "sampling/sampling_params.hpp"
+
+namespace shardline {
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+
+struct TokenLogprob {
+    std::int64_t token = 0;
+    float logprob = 0.0F;
+};
+
+// What the engine says about one request: tokens as they come, then one finish.
+struct TokenEvent {
+    std::int64_t token = 0;
+    std::optional<float> logprob;
+    std::vector<TokenLogprob> top_logprobs;
+};
+
+struct FinishEvent {
+    FinishReason reason = FinishReason::kStop;
+    ErrorCode error_code = ErrorCode::kInternal;  // only with kError
+    std::string error;                            // only with kError
+};
+
+struct RequestEvent {
+    std::optional<TokenEvent> token;
+    std::optional<FinishEvent> finish;
+};
+
+// The client's end and the engine's end of one request. Events fit by construction: the capacity
+// is max_tokens + 1, so the engine never waits for a slow reader.
+// The client pops events from one thread and may cancel from any.
+class RequestHandle final {
+public:
+    explicit RequestHandle(std::uint32_t max_tokens) : events(std::size_t{max_tokens} + 1) {}
+
+    BoundedQueue<RequestEvent> events;
+    std::atomic<bool> cancelled{false};
+};
+
+// One sequence to generate. The shared handle outlives whichever end goes first.
+struct Request {
+    RequestId id{};
+    std::vector<std::int64_t> prompt;
+    std::uint32_t max_tokens = 0;
+    std::vector<std::int64_t> stop_tokens;  // EOS ids; empty with ignore_eos
+    SamplingParams sampling;
+    std::shared_ptr<RequestHandle> handle;
+};
+
+}  // namespace shardline
