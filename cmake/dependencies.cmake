@@ -1,5 +1,12 @@
-# OpenVINO comes from the pinned wheel in the project's Python environment, all else from Debian.
-# OpenVINO_DIR is given by the presets (build/venv); see scripts/bootstrap.
+# OpenVINO comes from the pinned wheels in the project's Python environment, all else from Debian.
+# scripts/bootstrap makes both; build/openvino points into the environment.
+
+if(NOT OpenVINO_DIR)
+    set(OpenVINO_DIR "${PROJECT_SOURCE_DIR}/build/openvino/cmake" CACHE PATH "OpenVINO's package")
+endif()
+if(NOT EXISTS "${OpenVINO_DIR}/OpenVINOConfig.cmake")
+    message(FATAL_ERROR "No OpenVINO at ${OpenVINO_DIR}: run scripts/bootstrap first")
+endif()
 
 find_package(Threads REQUIRED)
 find_package(OpenVINO REQUIRED COMPONENTS Runtime)

@@ -1,0 +1,77 @@
+# The front door: every target installs what it lacks, then builds what it needs.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+
+TEST_ENV := scripts/test_env
+PYTHON := build/venv/bin/python
+FUZZ_SECONDS ?= 60
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' \
+	    | column -t -s '|'
+
+.PHONY: demo
+demo: release ## two workers, a question, an answer, figures; serves until Ctrl-C (ONCE=1: ends)
+	@scripts/fetch_models smollm2
+	@ONCE=$(ONCE) scripts/demo
+
+.PHONY: test
+test: fixtures ## every fast test
+	@$(TEST_ENV) ctest --preset release
+	@$(TEST_ENV) scripts/run_pytest -m 'not slow'
+
+.PHONY: test-slow
+test-slow: fixtures ## the tests that need large models or much time
+	@scripts/fetch_models qwen-coder-0.5b
+	@$(TEST_ENV) ctest --preset slow
+	@$(TEST_ENV) scripts/run_pytest -m slow
+
+.PHONY: bench
+bench: fixtures ## speed and memory as ratios in one run
+	@build/release/shardline bench step build/models/smollm2
+
+.PHONY: release
+release: bootstrap ## build/release/shardline
+	@scripts/build release
+
+.PHONY: dev
+dev: bootstrap ## the same with debug information, and all tests
+	@scripts/build dev
+
+.PHONY: asan
+asan: fixtures ## fast tests under the address and undefined behaviour sanitizers
+	@scripts/build asan
+	@$(TEST_ENV) ctest --preset asan
+
+.PHONY: tsan
+tsan: fixtures ## tests of the threaded rooms under the thread sanitizer
+	@scripts/build tsan
+	@$(TEST_ENV) ctest --preset tsan
+
+.PHONY: fuzz
+fuzz: bootstrap ## each fuzz target for FUZZ_SECONDS (60)
+	@scripts/build fuzz
+	@scripts/run_fuzzers $(FUZZ_SECONDS)
+
+.PHONY: lint
+lint: bootstrap ## formatting, clang-tidy, ruff, the tidy test
+	@scripts/lint
+
+.PHONY: format
+format: bootstrap ## lay out every source file
+	@scripts/format
+
+.PHONY: bootstrap
+bootstrap: ## install what is missing on this machine
+	@scripts/bootstrap
+
+.PHONY: fixtures
+fixtures: release
+	@$(TEST_ENV) scripts/fixtures
+
+.PHONY: clean
+clean: ## remove what was built; keep the Python environment and the models
+	@for directory in asan dev fixtures fuzz lint release tsan; do rm -rf "build/$$directory"; done
