@@ -21,6 +21,10 @@ if(SHARDLINE_SANITIZE)
     endif()
 endif()
 
+if(SHARDLINE_FUZZ)
+    add_compile_options(-fsanitize=fuzzer-no-link)  # coverage; the targets add the driver
+endif()
+
 find_program(SHARDLINE_CCACHE ccache)
 if(SHARDLINE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env

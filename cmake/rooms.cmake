@@ -1,7 +1,7 @@
 # shardline_room(NAME SOURCES a.cpp ... [DEPS room ... library ...] [PCH header ...])
 #   One static library per room, named shardline_NAME; DEPS are other rooms or imported targets.
 # shardline_test(NAME SOURCES a_test.cpp ... [DEPS room ...] [LABELS label ...])
-#   One GoogleTest binary, registered with ctest test by test.
+#   One GoogleTest binary, one ctest entry; scripts/test_env tells it where the models are.
 
 function(shardline_resolve out)
     set(resolved)
@@ -35,6 +35,6 @@ function(shardline_test name)
     if(TEST_PCH)
         target_precompile_headers(${name} PRIVATE ${TEST_PCH})
     endif()
-    add_test(NAME ${name} COMMAND ${name})
+    add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_env $<TARGET_FILE:${name}>)
     set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 600)
 endfunction()
