@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from tidy_test import findings  # noqa: E402
+from tidy_test import findings
 
 TABLE = """
 | room | owns | may use |
