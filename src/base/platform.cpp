@@ -284,6 +284,10 @@ bool StopSignal::wait_for(std::chrono::milliseconds timeout) const {
     return sigtimedwait(&signals, nullptr, &limit) > 0;
 }
 
+void request_stop() {
+    kill(getpid(), SIGTERM);
+}
+
 void watch_stdin_end(std::function<void()> gone) {
     std::thread([gone = std::move(gone)] {
         std::array<char, 256> ignored{};

@@ -77,6 +77,9 @@ public:
     bool wait_for(std::chrono::milliseconds timeout) const;  // true: a signal came
 };
 
+// As if SIGTERM had come; from any thread.
+void request_stop();
+
 // Calls `gone` once, from a thread of its own, when whoever holds the other end of stdin goes.
 void watch_stdin_end(std::function<void()> gone);
 
