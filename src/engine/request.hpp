@@ -11,16 +11,11 @@
 #include "base/bounded_queue.hpp"
 #include "base/error.hpp"
 #include "base/ids.hpp"
-#include "sampling/sampling_params.hpp"
+#include "sampling/sampler.hpp"
 
 namespace shardline {
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
-
-struct TokenLogprob {
-    std::int64_t token = 0;
-    float logprob = 0.0F;
-};
 
 // What the engine says about one request: tokens as they come, then one finish.
 struct TokenEvent {
