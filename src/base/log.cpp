@@ -33,4 +33,9 @@ void set_log_level(const std::string& level) {
                 "log level '" + level + "' is none of debug, info, warn, error, off");
 }
 
+std::string log_level() {
+    const auto name = spdlog::level::to_string_view(spdlog::get_level());
+    return name == "warning" ? "warn" : std::string(name.data(), name.size());
+}
+
 }  // namespace shardline

@@ -15,4 +15,7 @@ std::shared_ptr<spdlog::logger> room_logger(const std::string& room);
 // Throws Error on any other name.
 void set_log_level(const std::string& level);
 
+// What was set last, for child processes.
+std::string log_level();
+
 }  // namespace shardline
