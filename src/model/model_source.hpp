@@ -5,9 +5,13 @@
 #include <openvino/openvino.hpp>
 
 #include "model/model_info.hpp"
+#include "model/weight_map.hpp"
 #include "step/stage_spec.hpp"
 
 namespace shardline {
+
+inline constexpr const char* kModelXmlName = "openvino_model.xml";
+inline constexpr const char* kModelBinName = "openvino_model.bin";
 
 // An opened OpenVINO model directory (the layouts of GenAI and of optimum-intel):
 //
@@ -26,13 +30,19 @@ public:
     const ModelInfo& info() const { return info_; }
     const ModelFingerprint& fingerprint() const { return fingerprint_; }
 
+    // Which bytes of the .bin each constant takes.
+    const WeightMap& weight_map() const { return weight_map_; }
+
     // A graph of its own at every call, weights shared by mapping: cutting rewrites it in place.
     std::shared_ptr<ov::Model> read_graph() const;
 
 private:
+    ModelSource() = default;
+
     std::filesystem::path directory_;
     ModelInfo info_;
     ModelFingerprint fingerprint_;
+    WeightMap weight_map_;
 };
 
 }  // namespace shardline
