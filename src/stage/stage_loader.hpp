@@ -21,8 +21,7 @@ struct StageFootprint {
     std::uint64_t reserve_bytes = 0;     // the runtime itself
 };
 
-StageFootprint stage_footprint(const std::filesystem::path& model_directory,
-                               const StageSpec& spec);
+StageFootprint stage_footprint(const std::filesystem::path& model_directory, const StageSpec& spec);
 
 // Blocks that fit into memory_bytes beside weights, activations and reserve; throws Error that
 // names all of them when not even two do.

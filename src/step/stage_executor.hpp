@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "step/stage_spec.hpp"
 #include "step/step.hpp"
 
 namespace shardline {
@@ -19,6 +20,9 @@ public:
     virtual Activations run(const StepPlan& plan, Activations activations) = 0;
 
     virtual StepLimits limits() const = 0;
+
+    // What the part was compiled with; empty for executors that compile nothing.
+    virtual EffectiveSettings effective_settings() const { return {}; }
 };
 
 }  // namespace shardline

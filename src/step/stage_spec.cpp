@@ -18,4 +18,33 @@ std::string to_string(const PartRange& range) {
     return text;
 }
 
+std::string difference(const EffectiveSettings& one, const EffectiveSettings& other) {
+    const auto differs = [](const char* what, const auto& left, const auto& right) {
+        return fmt::format("{} is {} on one stage and {} on another", what, left, right);
+    };
+    if (one.inference_precision != other.inference_precision) {
+        return differs("inference precision", one.inference_precision, other.inference_precision);
+    }
+    if (one.kv_cache_precision != other.kv_cache_precision) {
+        return differs("KV cache precision", one.kv_cache_precision, other.kv_cache_precision);
+    }
+    if (one.dynamic_quantization_group != other.dynamic_quantization_group) {
+        return differs("dynamic quantisation group", one.dynamic_quantization_group,
+                       other.dynamic_quantization_group);
+    }
+    if (one.device != other.device) {
+        return differs("device", one.device, other.device);
+    }
+    if (one.runtime != other.runtime) {
+        return differs("runtime", one.runtime, other.runtime);
+    }
+    return {};
+}
+
+std::string to_string(const EffectiveSettings& settings) {
+    return fmt::format("{}, {}, KV {} by token, dynamic quantisation group {}, {} threads, {}",
+                       settings.device, settings.inference_precision, settings.kv_cache_precision,
+                       settings.dynamic_quantization_group, settings.num_threads, settings.runtime);
+}
+
 }  // namespace shardline

@@ -32,6 +32,21 @@ struct NumericSettings {
     bool operator==(const NumericSettings&) const = default;
 };
 
+// What a compiled part really runs with, read back from the device. Stages of one chain must agree
+// in all but the number of threads, which changes no bit.
+struct EffectiveSettings {
+    std::string device;               // "CPU", ...
+    std::string inference_precision;  // "f32"
+    std::string kv_cache_precision;   // "u8"
+    std::uint64_t dynamic_quantization_group = 0;
+    std::string runtime;  // version and instruction set; other kernels may give other bits
+    std::uint32_t num_threads = 0;
+};
+
+// Empty when two stages compute the same bits, else what differs, in one sentence.
+std::string difference(const EffectiveSettings& one, const EffectiveSettings& other);
+std::string to_string(const EffectiveSettings& settings);
+
 // The identity of a model's files: what must be the same on every stage.
 struct ModelFingerprint {
     std::string xml_sha256;  // hex
@@ -51,6 +66,10 @@ struct StageSpec {
     std::uint32_t num_blocks = 0;   // KV pool, spare block included
     std::uint32_t max_rows = 0;     // largest step
     std::uint32_t max_context = 0;  // longest sequence
+
+    // Rows not kept end here: set for the last stage before the coordinator's head. A part with
+    // the head always keeps only its rows; then this changes nothing.
+    bool keeps_rows = false;
 };
 
 }  // namespace shardline

@@ -1,0 +1,307 @@
+#include "stage/paged_executor.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "model/openvino_error.hpp"
+#include "stage/device_settings.hpp"
+#include "stage/kv_pool.hpp"
+#include "stage/ov_tensor.hpp"
+#include "stage/part_ports.hpp"
+#include "stage/rows.hpp"
+#include "stage/step_tables.hpp"
+
+namespace shardline {
+
+namespace {
+
+class PagedExecutor final : public StageExecutor {
+public:
+    PagedExecutor(const StageSpec& spec, ov::CompiledModel compiled, std::int64_t vocabulary);
+
+    Activations run(const StepPlan& plan, Activations activations) override;
+    StepLimits limits() const override;
+    EffectiveSettings effective_settings() const override { return effective_; }
+
+private:
+    struct Table {
+        std::string name;
+        ov::PartialShape shape;
+        ov::Tensor tensor;  // bound to the infer request for good
+    };
+
+    std::size_t rows_given(const StepPlan& plan, const Activations& activations) const;
+    void bind_activations(const Activations& activations, std::size_t rows);
+    void bind_activation(const ActivationPort& input, const Tensor& tensor, std::size_t rows);
+    void check_token_ids(const Tensor& ids) const;
+    void write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept,
+                      std::size_t rows);
+    Activations empty_outputs() const;
+    Tensor take_output(const ActivationPort& output, std::size_t rows,
+                       const std::vector<std::uint32_t>* gathered, std::string buffer);
+
+    StageSpec spec_;
+    std::string name_;
+    EffectiveSettings effective_;
+    ov::CompiledModel compiled_;
+    KvPool pool_;
+    ov::InferRequest infer_;
+    PartPorts ports_;
+    std::vector<Table> tables_;
+    StepTables values_;
+    std::vector<std::uint32_t> all_rows_;  // 0, 1, 2, ...: "every row given is kept"
+    std::int64_t vocabulary_;              // ids must be below it; 0 without an embedding
+    bool head_alone_;
+    bool graph_gathers_;  // the graph picks the kept rows itself
+};
+
+template <typename Value>
+void write_values(ov::Tensor& tensor, const Value* values, std::size_t count) {
+    if (tensor.get_element_type() == ov::element::i32) {
+        std::copy_n(values, count, tensor.data<std::int32_t>());
+    } else {
+        std::copy_n(values, count, tensor.data<std::int64_t>());
+    }
+}
+
+PagedExecutor::PagedExecutor(const StageSpec& spec, ov::CompiledModel compiled,
+                             std::int64_t vocabulary)
+    : spec_(spec),
+      name_(to_string(spec.range)),
+      effective_(shardline::effective_settings(compiled)),
+      compiled_(std::move(compiled)),
+      pool_(compiled_, spec.num_blocks),
+      infer_(compiled_.create_infer_request()),
+      ports_(describe_ports(compiled_, spec.range)),
+      vocabulary_(vocabulary),
+      head_alone_(spec.range.with_head && !spec.range.with_embedding &&
+                  spec.range.layers.size() == 0),
+      graph_gathers_(ports_.has_table("kept_rows")) {
+    check_honoured(effective_, spec.numeric);
+    pool_.bind(infer_);
+    for (const TablePort& table : ports_.tables) {
+        const ov::PartialShape& shape = table.port.get_partial_shape();
+        ov::Tensor tensor(table.port.get_element_type(), shape_of_rows(shape, spec.max_rows + 1));
+        infer_.set_tensor(table.port, tensor);
+        tables_.push_back({table.name, shape, std::move(tensor)});
+    }
+}
+
+StepLimits PagedExecutor::limits() const {
+    return {.num_blocks = spec_.num_blocks,
+            .max_rows = spec_.max_rows,
+            .max_context = spec_.max_context};
+}
+
+// All rows of the step, but for a head alone, which may be given the kept ones only.
+std::size_t PagedExecutor::rows_given(const StepPlan& plan, const Activations& activations) const {
+    const std::size_t rows = num_rows(plan);
+    if (!head_alone_ || activations.empty() || activations.front().shape.empty()) {
+        return rows;
+    }
+    const std::int64_t given = activations.front().shape.front();
+    const auto kept = static_cast<std::int64_t>(plan.kept_rows.size());
+    return given == kept ? plan.kept_rows.size() : rows;
+}
+
+void PagedExecutor::bind_activations(const Activations& activations, std::size_t rows) {
+    for (const Tensor& tensor : activations) {
+        const auto known = [&](const ActivationPort& input) { return input.name == tensor.name; };
+        if (std::none_of(ports_.inputs.begin(), ports_.inputs.end(), known)) {
+            throw Error(
+                ErrorCode::kCorrupt,
+                fmt::format("a step brings '{}', which part {} does not take", tensor.name, name_));
+        }
+    }
+    for (const ActivationPort& input : ports_.inputs) {
+        const auto named = [&](const Tensor& tensor) { return tensor.name == input.name; };
+        const auto found = std::find_if(activations.begin(), activations.end(), named);
+        if (found == activations.end()) {
+            throw Error(ErrorCode::kCorrupt,
+                        fmt::format("a step lacks '{}', which part {} takes", input.name, name_));
+        }
+        bind_activation(input, *found, rows);
+    }
+}
+
+void PagedExecutor::bind_activation(const ActivationPort& input, const Tensor& tensor,
+                                    std::size_t rows) {
+    const std::size_t elements = rows * input.row_elements;
+    const bool leads_with_rows =
+        !tensor.shape.empty() && tensor.shape.front() == static_cast<std::int64_t>(rows);
+    if (tensor.type != input.type || !leads_with_rows || num_elements(tensor.shape) != elements ||
+        tensor.bytes.size() != elements * element_size_bytes(input.type)) {
+        throw Error(ErrorCode::kCorrupt,
+                    fmt::format("'{}' is {} [{}] of {} bytes; part {} takes {} rows of {} {}",
+                                tensor.name, element_type_name(tensor.type),
+                                fmt::join(tensor.shape, ","), tensor.bytes.size(), name_, rows,
+                                input.row_elements, element_type_name(input.type)));
+    }
+    if (input.name == "input_ids") {
+        check_token_ids(tensor);
+    }
+    const ov::Shape shape = shape_of_rows(input.port.get_partial_shape(), rows);
+    const ov::element::Type type = input.port.get_element_type();
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
+    if (address % type.size() == 0) {
+        // The plugin only reads inputs; the constructor over const memory would make it copy.
+        infer_.set_tensor(input.port,
+                          ov::Tensor(type, shape, const_cast<char*>(tensor.bytes.data())));
+        return;
+    }
+    ov::Tensor aligned(type, shape);
+    std::memcpy(aligned.data(), tensor.bytes.data(), tensor.bytes.size());
+    infer_.set_tensor(input.port, aligned);
+}
+
+void PagedExecutor::check_token_ids(const Tensor& ids) const {
+    for (std::size_t i = 0; i < ids.bytes.size() / sizeof(std::int64_t); ++i) {
+        std::int64_t id = 0;
+        std::memcpy(&id, ids.bytes.data() + i * sizeof(id), sizeof(id));
+        if (id < 0 || (vocabulary_ > 0 && id >= vocabulary_)) {
+            throw Error(
+                ErrorCode::kInvalidArgument,
+                fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary_));
+        }
+    }
+}
+
+void PagedExecutor::write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept,
+                                 std::size_t rows) {
+    values_.fill(plan, pool_.device_blocks_per_block());
+    const auto write = [](Table& table, const auto& values) {
+        table.tensor.set_shape(shape_of_rows(table.shape, values.size()));
+        write_values(table.tensor, values.data(), values.size());
+    };
+    for (Table& table : tables_) {
+        if (table.name == "past_lens") {
+            write(table, values_.past_lens);
+        } else if (table.name == "subsequence_begins") {
+            write(table, values_.subsequence_begins);
+        } else if (table.name == "block_indices") {
+            write(table, values_.block_indices);
+        } else if (table.name == "block_indices_begins") {
+            write(table, values_.block_indices_begins);
+        } else if (table.name == "position_ids") {
+            write(table, values_.position_ids);
+        } else if (table.name == "kept_rows") {
+            write(table, kept);
+        } else if (table.name == "max_context_len") {
+            write_values(table.tensor, &values_.max_context_len, 1);
+        } else {
+            table.tensor.set_shape(shape_of_rows(table.shape, rows));
+            std::memset(table.tensor.data(), 0, table.tensor.get_byte_size());
+        }
+    }
+}
+
+Activations PagedExecutor::empty_outputs() const {
+    Activations outputs;
+    for (const ActivationPort& output : ports_.outputs) {
+        outputs.push_back({.name = output.name,
+                           .type = output.type,
+                           .shape = {0, static_cast<std::int64_t>(output.row_elements)},
+                           .bytes = {}});
+    }
+    return outputs;
+}
+
+Tensor PagedExecutor::take_output(const ActivationPort& output, std::size_t rows,
+                                  const std::vector<std::uint32_t>* gathered, std::string buffer) {
+    const ov::Tensor computed = infer_.get_tensor(output.port);
+    if (computed.get_size() != rows * output.row_elements) {
+        throw Error(ErrorCode::kInternal,
+                    fmt::format("part {} computed '{}' of {} elements for {} rows of {}", name_,
+                                output.name, computed.get_size(), rows, output.row_elements));
+    }
+    const std::size_t row_bytes = output.row_elements * element_size_bytes(output.type);
+    const char* bytes = static_cast<const char*>(computed.data());
+    if (gathered != nullptr) {
+        gather_rows(bytes, row_bytes, *gathered, buffer);
+    } else {
+        buffer.assign(bytes, rows * row_bytes);
+    }
+    const std::size_t kept = gathered != nullptr ? gathered->size() : rows;
+    const auto fault = find_not_finite(buffer.data(), kept * output.row_elements, output.type);
+    if (fault) {
+        throw Error(
+            ErrorCode::kInternal,
+            fmt::format("part {} computed a NaN or an infinity: row {} of '{}', column {}", name_,
+                        *fault / output.row_elements, output.name, *fault % output.row_elements));
+    }
+    return {
+        .name = output.name,
+        .type = output.type,
+        .shape = {static_cast<std::int64_t>(kept), static_cast<std::int64_t>(output.row_elements)},
+        .bytes = std::move(buffer)};
+}
+
+Activations PagedExecutor::run(const StepPlan& plan, Activations activations) {
+    const std::size_t rows = rows_given(plan, activations);
+    bind_activations(activations, rows);
+    const bool given_kept_only = head_alone_ && rows == plan.kept_rows.size();
+    if (given_kept_only && rows == 0) {
+        return empty_outputs();
+    }
+    while (given_kept_only && all_rows_.size() < rows) {
+        all_rows_.push_back(static_cast<std::uint32_t>(all_rows_.size()));
+    }
+    all_rows_.resize(given_kept_only ? rows : all_rows_.size());
+    const std::vector<std::uint32_t>& kept = given_kept_only ? all_rows_ : plan.kept_rows;
+    try {
+        pool_.copy(plan.copy_blocks);
+        write_tables(plan, kept, rows);
+        infer_.infer();
+    } catch (const ov::Exception& fault) {
+        throw Error(ErrorCode::kInternal, fmt::format("part {} could not be computed: {}", name_,
+                                                      openvino_reason(fault.what())));
+    }
+    const bool ends_here = spec_.range.with_head || spec_.keeps_rows;
+    const std::size_t rows_out = graph_gathers_ ? kept.size() : rows;
+    const auto* gathered = ends_here && !graph_gathers_ && !given_kept_only ? &kept : nullptr;
+    Activations outputs;
+    outputs.reserve(ports_.outputs.size());
+    for (std::size_t i = 0; i < ports_.outputs.size(); ++i) {
+        // What came in is spent: its memory carries what goes out, and a step allocates nothing.
+        std::string buffer = i < activations.size() ? std::move(activations[i].bytes) : "";
+        outputs.push_back(take_output(ports_.outputs[i], rows_out, gathered, std::move(buffer)));
+    }
+    return outputs;
+}
+
+void check_device(ov::Core& core, const std::string& device) {
+    const std::vector<std::string> devices = core.get_available_devices();
+    if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
+        throw Error(ErrorCode::kNotFound, fmt::format("there is no device '{}' here, only {}",
+                                                      device, fmt::join(devices, ", ")));
+    }
+}
+
+}  // namespace
+
+std::unique_ptr<StageExecutor> make_paged_executor(std::shared_ptr<ov::Model> graph,
+                                                   const StageSpec& spec,
+                                                   const LoadProgress& progress) {
+    ov::Core core;
+    check_device(core, spec.device);
+    progress("compile", 0.0);
+    try {
+        const std::int64_t vocabulary = num_embedding_rows(*graph);
+        ov::CompiledModel compiled = core.compile_model(graph, spec.device, compile_settings(spec));
+        graph.reset();
+        progress("compile", 1.0);
+        return std::make_unique<PagedExecutor>(spec, std::move(compiled), vocabulary);
+    } catch (const ov::Exception& fault) {
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("device {} cannot compile part {}: {}", spec.device,
+                                to_string(spec.range), openvino_reason(fault.what())));
+    }
+}
+
+}  // namespace shardline
