@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <limits>
 
@@ -12,115 +11,54 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Extremes {
-    float max = -kInfinity;
-    float min = kInfinity;
-};
-
-Extremes extremes(std::span<const float> logits) {
+float maximum(std::span<const float> logits) {
     std::array<float, kLogitLanes> highest;
-    std::array<float, kLogitLanes> lowest;
     highest.fill(-kInfinity);
-    lowest.fill(kInfinity);
     std::size_t i = 0;
     for (; i + kLogitLanes <= logits.size(); i += kLogitLanes) {
         for (std::size_t lane = 0; lane < kLogitLanes; ++lane) {
             const float value = logits[i + lane];
             highest[lane] = value > highest[lane] ? value : highest[lane];
-            lowest[lane] = value < lowest[lane] ? value : lowest[lane];
         }
     }
-    Extremes found;
+    float found = -kInfinity;
     for (; i < logits.size(); ++i) {
-        found.max = logits[i] > found.max ? logits[i] : found.max;
-        found.min = logits[i] < found.min ? logits[i] : found.min;
+        found = logits[i] > found ? logits[i] : found;
     }
-    for (std::size_t lane = 0; lane < kLogitLanes; ++lane) {
-        found.max = std::max(found.max, highest[lane]);
-        found.min = std::min(found.min, lowest[lane]);
+    for (float lane : highest) {
+        found = std::max(found, lane);
     }
     return found;
-}
-
-// exp(x) for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), n into the
-// exponent bits. Relative error about 1e-7.
-inline float exp_of_nonpositive(float x) {
-    constexpr float kLeast = -86.0F;
-    constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
-    const float bounded = x > kLeast ? x : kLeast;
-    const float shifted = bounded * 1.44269504F + kRounder;
-    const float n = shifted - kRounder;
-    const float r = (bounded - n * 0.693359375F) + n * 2.12194440e-4F;
-    float poly = 1.9875691500e-4F;
-    poly = poly * r + 1.3981999507e-3F;
-    poly = poly * r + 8.3334519073e-3F;
-    poly = poly * r + 4.1665795894e-2F;
-    poly = poly * r + 1.6666665459e-1F;
-    poly = poly * r + 5.0000001201e-1F;
-    poly = poly * r * r + r + 1.0F;
-    const auto exponent = std::bit_cast<std::uint32_t>(shifted) << 23;  // n in the low bits
-    const float power = std::bit_cast<float>(exponent + 0x3f800000U);
-    return x > kLeast ? poly * power : 0.0F;
 }
 
 }  // namespace
 
 LogitScan scan_logits(std::span<const float> logits) {
-    LogitScan scan{-kInfinity, kInfinity, -1};
-    std::size_t best_chunk = 0;
+    LogitScan scan{-kInfinity, -1};
+    std::size_t place = 0;
     for (std::size_t begin = 0; begin < logits.size(); begin += kLogitChunk) {
-        const auto chunk = logits.subspan(begin, std::min(kLogitChunk, logits.size() - begin));
-        const Extremes found = extremes(chunk);
-        if (found.max > scan.max) {
-            scan.max = found.max;
-            best_chunk = begin;
+        const float found =
+            maximum(logits.subspan(begin, std::min(kLogitChunk, logits.size() - begin)));
+        if (found > scan.max) {
+            scan.max = found;
+            place = begin;
         }
-        scan.min = std::min(scan.min, found.min);
     }
     if (scan.max == -kInfinity) {
         return scan;
     }
-    while (logits[best_chunk] != scan.max) {
-        ++best_chunk;
+    while (logits[place] != scan.max) {
+        ++place;
     }
-    scan.argmax = static_cast<std::int64_t>(best_chunk);
+    scan.argmax = static_cast<std::int64_t>(place);
     return scan;
 }
 
 void chunk_maxima(std::span<const float> logits, std::size_t chunk, std::vector<float>& maxima) {
     maxima.clear();
     for (std::size_t begin = 0; begin < logits.size(); begin += chunk) {
-        maxima.push_back(
-            extremes(logits.subspan(begin, std::min(chunk, logits.size() - begin))).max);
+        maxima.push_back(maximum(logits.subspan(begin, std::min(chunk, logits.size() - begin))));
     }
-}
-
-void softmax_weights(std::span<const float> logits, float max, float scale,
-                     std::vector<float>& weights) {
-    weights.resize(logits.size());
-    const float* in = logits.data();
-    float* out = weights.data();
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        out[i] = exp_of_nonpositive((in[i] - max) * scale);
-    }
-}
-
-double sum_weights(std::span<const float> weights) {
-    std::array<double, kLogitLanes> sums{};
-    std::size_t i = 0;
-    for (; i + kLogitLanes <= weights.size(); i += kLogitLanes) {
-        for (std::size_t lane = 0; lane < kLogitLanes; ++lane) {
-            sums[lane] += static_cast<double>(weights[i + lane]);
-        }
-    }
-    double total = 0.0;
-    for (; i < weights.size(); ++i) {
-        total += static_cast<double>(weights[i]);
-    }
-    for (double sum : sums) {
-        total += sum;
-    }
-    return total;
 }
 
 }  // namespace shardline

@@ -15,7 +15,6 @@ inline constexpr std::size_t kLogitChunk = 512;  // a multiple of kLogitLanes
 // A NaN never wins a comparison here, so it counts as absent.
 struct LogitScan {
     float max = 0.0F;         // -infinity when no logit is a number above it
-    float min = 0.0F;         // +infinity likewise
     std::int64_t argmax = 0;  // lowest id among equal maxima; -1 when there is none
 };
 

@@ -16,8 +16,14 @@ constexpr float kLeastWeight = std::numeric_limits<float>::min();
 constexpr double kBeyondAll = 1e30;
 constexpr std::size_t kBoundChunk = 32;  // logits per maximum when bounding the k-th largest
 
-bool usable(const LogitScan& scan, std::size_t num_logits) {
-    return std::isfinite(scan.max) && (num_logits == 1 || scan.min < scan.max);
+bool usable(std::span<const float> logits, const LogitScan& scan) {
+    if (!std::isfinite(scan.max)) {
+        return false;
+    }
+    // Only where the first logit is the maximum can all be equal.
+    return scan.argmax != 0 || logits.size() == 1 ||
+           std::any_of(logits.begin(), logits.end(),
+                       [&](float logit) { return logit != scan.max; });
 }
 
 // Where the running sum passes `target`, never a place without weight.
@@ -42,7 +48,7 @@ std::optional<SampledToken> Sampler::sample(std::span<const float> logits,
                                             const SamplingParams& params,
                                             const TokenHistory& history, std::uint64_t position) {
     const LogitScan raw = scan_logits(logits);
-    if (!usable(raw, logits.size())) {
+    if (!usable(logits, raw)) {
         return std::nullopt;
     }
     const std::span<const float> adjusted = adjust(logits, params, history);
