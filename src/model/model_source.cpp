@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "base/sha256.hpp"
+#include "model/fingerprint.hpp"
 #include "model/model_files.hpp"
 #include "model/openvino_error.hpp"
 
@@ -20,9 +20,6 @@ namespace shardline {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The largest published graphs have some 20 MB.
-constexpr std::uint64_t kMaxXmlBytes = std::uint64_t{256} << 20;
 
 void require_model_files(const fs::path& directory) {
     if (!fs::exists(directory)) {
@@ -159,12 +156,11 @@ ModelInfo describe(const fs::path& directory, const ov::Model& model, std::uint6
 ModelSource ModelSource::open(const fs::path& directory) {
     require_model_files(directory);
     const fs::path xml_file = directory / kModelXmlName;
-    const std::string xml = read_text_file(xml_file, kMaxXmlBytes);
+    const std::string xml = read_text_file(xml_file, kMaxModelXmlBytes);
 
     ModelSource source;
     source.directory_ = directory;
-    source.fingerprint_.bin_bytes = File::open_read(directory / kModelBinName).size();
-    source.fingerprint_.xml_sha256 = sha256_hex(std::as_bytes(std::span(xml)));
+    source.fingerprint_ = fingerprint_model(xml, directory / kModelBinName);
     source.weight_map_ = WeightMap::parse(xml, xml_file.string(), source.fingerprint_.bin_bytes);
     source.info_ = describe(directory, *source.read_graph(), source.fingerprint_.bin_bytes);
     return source;

@@ -5,13 +5,11 @@
 #include <openvino/openvino.hpp>
 
 #include "model/model_info.hpp"
+#include "model/model_paths.hpp"
 #include "model/weight_map.hpp"
 #include "step/stage_spec.hpp"
 
 namespace shardline {
-
-inline constexpr const char* kModelXmlName = "openvino_model.xml";
-inline constexpr const char* kModelBinName = "openvino_model.bin";
 
 // An opened OpenVINO model directory (the layouts of GenAI and of optimum-intel):
 //

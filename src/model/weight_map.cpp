@@ -41,7 +41,7 @@ public:
         return true;
     }
 
-    std::multimap<std::string, WeightRange> take_constants() { return std::move(constants_); }
+    std::multimap<std::string, ByteRange> take_constants() { return std::move(constants_); }
     std::uint64_t end() const { return end_; }
     const std::string& last_name() const { return last_name_; }  // of the constant at the end
     std::size_t num_layers() const { return num_layers_; }
@@ -64,17 +64,17 @@ private:
             end_ = end;
             last_name_ = name;
         }
-        constants_.emplace(name, WeightRange{*offset, *size});
+        constants_.emplace(name, ByteRange{*offset, *size});
     }
 
     const std::string& file_name_;
-    std::multimap<std::string, WeightRange> constants_;
+    std::multimap<std::string, ByteRange> constants_;
     std::uint64_t end_ = 0;
     std::string last_name_;
     std::size_t num_layers_ = 0;
 };
 
-void collect(const WeightMap& map, const ov::Model& graph, std::vector<WeightRange>& ranges) {
+void collect(const WeightMap& map, const ov::Model& graph, std::vector<ByteRange>& ranges) {
     for (const auto& op : graph.get_ops()) {
         if (const auto* constant = dynamic_cast<const ov::op::v0::Constant*>(op.get())) {
             const auto [first, last] = map.constants().equal_range(constant->get_friendly_name());
@@ -124,8 +124,8 @@ WeightMap WeightMap::parse(std::string_view xml, const std::string& file_name,
     return map;
 }
 
-std::vector<WeightRange> WeightMap::small_ranges(std::uint64_t max_bytes) const {
-    std::vector<WeightRange> ranges;
+std::vector<ByteRange> WeightMap::small_ranges(std::uint64_t max_bytes) const {
+    std::vector<ByteRange> ranges;
     for (const auto& [name, range] : constants_) {
         if (range.size <= max_bytes) {
             ranges.push_back(range);
@@ -134,9 +134,8 @@ std::vector<WeightRange> WeightMap::small_ranges(std::uint64_t max_bytes) const 
     return ranges;
 }
 
-std::vector<WeightRange> weight_ranges(const WeightMap& map,
-                                       const std::shared_ptr<ov::Model>& part) {
-    std::vector<WeightRange> ranges;
+std::vector<ByteRange> weight_ranges(const WeightMap& map, const std::shared_ptr<ov::Model>& part) {
+    std::vector<ByteRange> ranges;
     collect(map, *part, ranges);
     return ranges;
 }

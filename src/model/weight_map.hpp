@@ -9,16 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "model/byte_range.hpp"
+
 namespace shardline {
-
-// Bytes [offset, offset + size) of openvino_model.bin.
-struct WeightRange {
-    std::uint64_t offset = 0;
-    std::uint64_t size = 0;
-
-    std::uint64_t end() const { return offset + size; }
-    bool operator==(const WeightRange&) const = default;
-};
 
 // Where the weights of a model lie in its .bin, read from its .xml alone: constants keep their
 // names from file to graph, and in parts cut from it. Several constants may share one range (tied
@@ -31,17 +24,17 @@ public:
                            std::uint64_t bin_bytes);
 
     // Every constant of every graph in the file, by layer name, bodies of loops included.
-    const std::multimap<std::string, WeightRange>& constants() const { return constants_; }
+    const std::multimap<std::string, ByteRange>& constants() const { return constants_; }
 
     // End of the last range: how large the .bin must be at least.
     std::uint64_t end() const { return end_; }
 
     // Ranges of the constants of at most `max_bytes` each. Shapes, axes and scalars have to be
     // present before a graph is read at all, as shape inference looks at their values.
-    std::vector<WeightRange> small_ranges(std::uint64_t max_bytes) const;
+    std::vector<ByteRange> small_ranges(std::uint64_t max_bytes) const;
 
 private:
-    std::multimap<std::string, WeightRange> constants_;
+    std::multimap<std::string, ByteRange> constants_;
     std::uint64_t end_ = 0;
 };
 
@@ -51,7 +44,6 @@ inline constexpr std::uint64_t kSmallConstantBytes = std::uint64_t{64} << 10;
 // Ranges of the constants that `part` holds, one for each of them, unsorted. `part` is a graph
 // read from the model's files or cut from one; constants made since then (by passes) have no
 // range and none is reported for them.
-std::vector<WeightRange> weight_ranges(const WeightMap& map,
-                                       const std::shared_ptr<ov::Model>& part);
+std::vector<ByteRange> weight_ranges(const WeightMap& map, const std::shared_ptr<ov::Model>& part);
 
 }  // namespace shardline
