@@ -1,8 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/request.hpp"
 #include "step/stage_link.hpp"
@@ -10,45 +12,83 @@
 namespace shardline {
 
 struct EngineOptions {
-    std::uint32_t num_blocks = 0;   // of every stage's pool, spare block included
-    std::uint32_t max_context = 0;  // tokens per sequence, prompt and answer
-    std::uint32_t vocab_size = 0;
-    std::uint32_t max_step_tokens = 512;  // token budget of a step
+    std::uint32_t num_blocks = 0;         // of every stage's pool, spare block included
+    std::uint32_t max_context = 0;        // tokens per sequence, prompt and answer
+    std::uint32_t vocab_size = 0;         // logits beyond it are padding and never drawn
+    std::uint32_t max_step_tokens = 512;  // rows of a step, companions included
     std::uint32_t max_sequences = 64;     // running at a time
     std::uint32_t max_waiting = 128;      // queued beyond those; more is refused
 
+    // Throws Error(kInvalidArgument) naming field, value and range.
     void validate() const;
 };
 
 enum class SubmitStatus { kAccepted, kQueueFull, kChainDown, kTooLong };
+
+// Reads as its status; `reason` is one sentence with the numbers, empty when accepted.
+struct SubmitResult {
+    SubmitStatus status = SubmitStatus::kAccepted;
+    std::string reason;
+
+    operator SubmitStatus() const { return status; }  // NOLINT: a status with words attached
+};
+
+// Sums over all steps that came back from one stage of the chain.
+struct StageStats {
+    std::uint64_t steps = 0;
+    double queue_ms = 0.0;
+    double execute_ms = 0.0;
+    std::uint64_t bytes_in = 0;
+};
 
 struct EngineStats {
     std::uint32_t running = 0;
     std::uint32_t waiting = 0;
     std::uint32_t blocks_used = 0;
     std::uint32_t blocks_total = 0;
-    std::uint64_t steps = 0;
-    std::uint64_t tokens = 0;
-    double schedule_ms_per_step = 0.0;  // the engine thread's own work per step
+    std::uint64_t steps = 0;            // sent
+    std::uint64_t tokens = 0;           // drawn
+    double schedule_ms_per_step = 0.0;  // busy_ms / steps
+    double busy_ms = 0.0;               // the engine thread's own work, waiting left out
+    std::uint64_t steps_done = 0;       // came back whole
+    double step_ms = 0.0;               // of those: sum of the times from send to result
+    std::vector<StageStats> stages;     // by place in the chain
 };
 
 // One thread owns all of it: admits requests, makes steps, absorbs results, samples.
-// submit(), stats() and the ChainListener calls may come from any thread.
+// submit(), cancel_soon(), probe(), stats() and the ChainListener calls may come from any thread.
+//
+// A sequence is let in when the pool can hold its prompt and its longest answer; until then it
+// waits in line. Where the pool is smaller than max_context, the pool is the context limit.
+// When the chain goes down every request, waiting ones too, ends with kError / kUnavailable.
 class Engine final : public ChainListener {
 public:
     explicit Engine(const EngineOptions& options);
     ~Engine() override;
+    Engine(const Engine&) = delete;
+    Engine& operator=(const Engine&) = delete;
 
     // The link must outlive stop(). Called once, before the first submit.
     void start(StageLink& link);
+
+    // Every request still open gets its finish event (kCancelled); then the thread is gone.
+    // May be called again.
     void stop();
 
-    SubmitStatus submit(Request request);
+    // Throws Error(kInvalidArgument) for a request that could never be right: an empty prompt, a
+    // token outside the vocabulary, max_tokens of 0, bad sampling params.
+    SubmitResult submit(Request request);
     void cancel_soon();  // wakes the thread after a handle's `cancelled` was set
 
-    // Ready: the chain is up. Health asks for more (a probe step), see server.
+    // Ready: the chain is up. Health asks for more, a probe.
     bool chain_is_up() const;
     std::string chain_down_reason() const;
+
+    // True when a step sent after this call comes back whole within `timeout`: the next step
+    // of the running sequences or, when there is none to send, two rows on the spare block. Needs
+    // no KV blocks, so a full engine is still ready. Waits; not for the engine's own thread.
+    bool probe(std::chrono::milliseconds timeout);
+
     EngineStats stats() const;
 
     void step_done(StepResult result) override;

@@ -17,7 +17,9 @@ namespace shardline {
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
-// What the engine says about one request: tokens as they come, then one finish.
+// What the engine says about one request: tokens as they come, then one finish. A stop token that
+// is drawn ends the answer and is not an event: it is no text and does not count as usage, which is
+// the number of token events.
 struct TokenEvent {
     std::int64_t token = 0;
     std::optional<float> logprob;
@@ -37,7 +39,8 @@ struct RequestEvent {
 
 // The client's end and the engine's end of one request. Events fit by construction: the capacity
 // is max_tokens + 1, so the engine never waits for a slow reader.
-// The client pops events from one thread and may cancel from any.
+// The client pops events from one thread and may cancel from any: set `cancelled`, then call
+// Engine::cancel_soon(). Closing `events` cancels as well, at the next token.
 class RequestHandle final {
 public:
     explicit RequestHandle(std::uint32_t max_tokens) : events(std::size_t{max_tokens} + 1) {}
@@ -46,7 +49,8 @@ public:
     std::atomic<bool> cancelled{false};
 };
 
-// One sequence to generate. The shared handle outlives whichever end goes first.
+// One sequence to generate: at most max_tokens, cut to what the context has left. The shared handle
+// outlives whichever end goes first.
 struct Request {
     RequestId id{};
     std::vector<std::int64_t> prompt;

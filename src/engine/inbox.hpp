@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "step/step.hpp"
+
+namespace shardline {
+
+// The chain's present state, told when it changed since the last time. Several changes in a row are
+// told as one: whatever ran before them is lost either way.
+struct ChainNews {
+    bool up = false;
+    Epoch epoch{};
+    std::string lost_because;  // why what ran before is lost
+};
+
+// Everything that arrived for the engine thread since it last looked.
+struct Mail {
+    std::vector<StepResult> results;
+    std::optional<ChainNews> chain;
+    std::vector<Request> submissions;
+    std::vector<std::promise<bool>> probes;
+    bool cancels = false;  // some handle's `cancelled` may be set
+    bool closed = false;   // stop; the rest of the mail still counts
+};
+
+// The engine's letter box: any thread puts in, the engine thread takes everything at once. Each
+// kind has its bound: requests by admission (taken here, so that a caller is refused at once),
+// probes and results by constants that a chain keeping its contract never reaches.
+class Inbox final {
+public:
+    explicit Inbox(std::uint32_t max_open_requests);
+
+    SubmitResult submit(Request request);
+    std::optional<std::future<bool>> probe();  // nothing when the chain is down
+    void result(StepResult result);
+    void chain_up(Epoch epoch);
+    void chain_down(const std::string& reason);
+    void wake_for_cancels();
+    void close(const std::string& reason);
+
+    bool chain_is_up() const;
+    std::string chain_down_reason() const;  // empty when up
+
+    // Engine thread: waits until there is mail, or until `timeout`.
+    Mail take(std::optional<std::chrono::milliseconds> timeout);
+    // Engine thread: a request got its finish event, its place is free.
+    void request_closed();
+
+private:
+    bool has_mail() const;
+
+    const std::uint32_t max_open_requests_;
+    mutable std::mutex mutex_;
+    std::condition_variable arrived_;
+    Mail mail_;                            // guarded by mutex_, as all below
+    std::uint32_t num_open_requests_ = 0;  // submitted, no finish event yet
+    bool chain_up_ = false;
+    std::string reason_ = "the chain has not come up yet";  // of the last time it was down
+};
+
+}  // namespace shardline

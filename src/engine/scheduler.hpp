@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/block_manager.hpp"
+#include "engine/sequence.hpp"
+#include "step/step.hpp"
+
+namespace shardline {
+
+// One sequence's part in a step.
+struct ScheduledSpan {
+    Sequence* sequence = nullptr;  // lives until its last step has come back
+    std::uint32_t num_tokens = 0;
+    std::optional<std::uint32_t> sampled_output;  // row of the outputs to sample from
+};
+
+struct ScheduledStep {
+    StepPlan plan;  // epoch and step id are the engine's to fill in
+    Activations inputs;
+    std::vector<ScheduledSpan> spans;
+};
+
+// A one-token span, its companion and a prompt chunk fit into the smallest step.
+inline constexpr std::uint32_t kLeastStepTokens = 4;
+
+struct SchedulerOptions {
+    std::uint32_t num_blocks = 0;       // of every stage's pool, spare block included
+    std::uint32_t max_context = 0;      // tokens per sequence; the pool holds at least one such
+    std::uint32_t max_step_tokens = 0;  // rows of a step, at least kLeastStepTokens
+    std::uint32_t max_sequences = 0;    // running at a time
+};
+
+// Who runs and what the next step computes. Keeps the three rules of bit-reproducibility
+// (docs/decisions): an answer's token is a span of its own; a lone one-token span gets a companion
+// on the spare block; a prompt runs in spans of at least two tokens. Rows are kept for the head in
+// twos or more, for the same reason.
+//
+//     add() -> waiting -> admit() -> running -> finish() -> gone when no step is in flight
+//
+// A sequence is let in when blocks for its prompt and its longest answer can be promised, so none
+// ever runs out; the waiting line is strictly first come, first served.
+// Owned by the engine, called from its thread.
+class Scheduler final {
+public:
+    explicit Scheduler(const SchedulerOptions& options);
+
+    // Puts a request whose prompt is shorter than max_context at the end of the waiting line.
+    void add(Request request);
+
+    // Moves waiting sequences to running while sequences and blocks allow.
+    void admit();
+
+    // What to compute next, if anything. `num_free_steps` of `max_in_flight` can still be sent;
+    // the sequences that are ready are shared out among them. Nothing is taken for sent before
+    // commit(), so a step that the link refuses is simply made again later.
+    std::optional<ScheduledStep> next_step(std::uint32_t max_in_flight,
+                                           std::uint32_t num_free_steps);
+    void commit(const std::vector<ScheduledSpan>& spans);
+
+    // Two rows on the spare block: runs the whole chain and touches nobody's KV.
+    ScheduledStep probe_step() const;
+
+    // The other end of commit(): the step is no longer in flight. A finished sequence goes with
+    // its last step, then the pointer is dead.
+    void step_returned(const ScheduledSpan& span);
+
+    // A sampled token that the answer goes on with.
+    void append(Sequence& sequence, std::int64_t token);
+
+    // It takes part in no further step. Deletes it unless it has steps in flight.
+    void finish(Sequence& sequence);
+
+    // Every sequence that is not finished, waiting ones last.
+    std::vector<Sequence*> unfinished() const;
+
+    std::uint32_t num_running() const { return static_cast<std::uint32_t>(running_.size()); }
+    std::uint32_t num_waiting() const { return static_cast<std::uint32_t>(waiting_.size()); }
+    const BlockManager& blocks() const { return blocks_; }
+
+    // Aborts when blocks, queues and sequences contradict each other.
+    void check_integrity() const;
+
+private:
+    void take_single_tokens(ScheduledStep& step, std::uint32_t max_in_flight);
+    void take_prompts(ScheduledStep& step, std::uint32_t num_free_steps);
+    void add_companion(ScheduledStep& step) const;
+    void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
+    std::uint32_t num_answering() const;
+    void make_ready(Sequence& sequence);
+    void erase_running(Sequence& sequence);
+
+    const SchedulerOptions options_;
+    BlockManager blocks_;
+    std::deque<std::unique_ptr<Sequence>> waiting_;
+    std::vector<std::unique_ptr<Sequence>> running_;  // finished ones with steps in flight too
+    std::deque<Sequence*> single_;   // one token to compute, by how long they have been ready
+    std::deque<Sequence*> prompts_;  // two or more prompt tokens to compute, in order of admission
+    std::uint64_t next_sequence_ = 1;
+};
+
+}  // namespace shardline
