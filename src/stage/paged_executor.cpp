@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,11 @@ public:
 
     Activations run(const StepPlan& plan, Activations activations) override;
     StepLimits limits() const override;
+
+    // Kernels are made when first used: one step of each kind on the spare block, so that the
+    // first user does not wait for them.
+    void warm_up();
+
     EffectiveSettings effective_settings() const override { return effective_; }
 
 private:
@@ -36,12 +42,14 @@ private:
         ov::Tensor tensor;  // bound to the infer request for good
     };
 
+    void compute(const StepPlan& plan, const Activations& activations,
+                 const std::vector<std::uint32_t>& kept, std::size_t rows);
+    const std::vector<std::uint32_t>& all_rows(std::size_t rows);
     std::size_t rows_given(const StepPlan& plan, const Activations& activations) const;
     void bind_activations(const Activations& activations, std::size_t rows);
     void bind_activation(const ActivationPort& input, const Tensor& tensor, std::size_t rows);
     void check_token_ids(const Tensor& ids) const;
-    void write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept,
-                      std::size_t rows);
+    void write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept);
     Activations empty_outputs() const;
     Tensor take_output(const ActivationPort& output, std::size_t rows,
                        const std::vector<std::uint32_t>* gathered, std::string buffer);
@@ -172,8 +180,7 @@ void PagedExecutor::check_token_ids(const Tensor& ids) const {
     }
 }
 
-void PagedExecutor::write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept,
-                                 std::size_t rows) {
+void PagedExecutor::write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept) {
     values_.fill(plan, pool_.device_blocks_per_block());
     const auto write = [](Table& table, const auto& values) {
         table.tensor.set_shape(shape_of_rows(table.shape, values.size()));
@@ -192,11 +199,8 @@ void PagedExecutor::write_tables(const StepPlan& plan, const std::vector<std::ui
             write(table, values_.position_ids);
         } else if (table.name == "kept_rows") {
             write(table, kept);
-        } else if (table.name == "max_context_len") {
-            write_values(table.tensor, &values_.max_context_len, 1);
         } else {
-            table.tensor.set_shape(shape_of_rows(table.shape, rows));
-            std::memset(table.tensor.data(), 0, table.tensor.get_byte_size());
+            write_values(table.tensor, &values_.max_context_len, 1);
         }
     }
 }
@@ -242,29 +246,37 @@ Tensor PagedExecutor::take_output(const ActivationPort& output, std::size_t rows
         .bytes = std::move(buffer)};
 }
 
-Activations PagedExecutor::run(const StepPlan& plan, Activations activations) {
-    const std::size_t rows = rows_given(plan, activations);
+const std::vector<std::uint32_t>& PagedExecutor::all_rows(std::size_t rows) {
+    all_rows_.resize(rows);
+    std::iota(all_rows_.begin(), all_rows_.end(), 0U);
+    return all_rows_;
+}
+
+void PagedExecutor::compute(const StepPlan& plan, const Activations& activations,
+                            const std::vector<std::uint32_t>& kept, std::size_t rows) {
     bind_activations(activations, rows);
-    const bool given_kept_only = head_alone_ && rows == plan.kept_rows.size();
-    if (given_kept_only && rows == 0) {
-        return empty_outputs();
-    }
-    while (given_kept_only && all_rows_.size() < rows) {
-        all_rows_.push_back(static_cast<std::uint32_t>(all_rows_.size()));
-    }
-    all_rows_.resize(given_kept_only ? rows : all_rows_.size());
-    const std::vector<std::uint32_t>& kept = given_kept_only ? all_rows_ : plan.kept_rows;
     try {
         pool_.copy(plan.copy_blocks);
-        write_tables(plan, kept, rows);
+        write_tables(plan, kept);
         infer_.infer();
     } catch (const ov::Exception& fault) {
         throw Error(ErrorCode::kInternal, fmt::format("part {} could not be computed: {}", name_,
                                                       openvino_reason(fault.what())));
     }
+}
+
+Activations PagedExecutor::run(const StepPlan& plan, Activations activations) {
+    const std::size_t rows = rows_given(plan, activations);
+    const bool given_kept_only = head_alone_ && rows == plan.kept_rows.size();
+    if (given_kept_only && rows == 0) {
+        bind_activations(activations, rows);
+        return empty_outputs();
+    }
+    const std::vector<std::uint32_t>& kept = given_kept_only ? all_rows(rows) : plan.kept_rows;
+    compute(plan, activations, kept, rows);
     const bool ends_here = spec_.range.with_head || spec_.keeps_rows;
     const std::size_t rows_out = graph_gathers_ ? kept.size() : rows;
-    const auto* gathered = ends_here && !graph_gathers_ && !given_kept_only ? &kept : nullptr;
+    const std::vector<std::uint32_t>* gathered = ends_here && !graph_gathers_ ? &kept : nullptr;
     Activations outputs;
     outputs.reserve(ports_.outputs.size());
     for (std::size_t i = 0; i < ports_.outputs.size(); ++i) {
@@ -273,6 +285,28 @@ Activations PagedExecutor::run(const StepPlan& plan, Activations activations) {
         outputs.push_back(take_output(ports_.outputs[i], rows_out, gathered, std::move(buffer)));
     }
     return outputs;
+}
+
+void PagedExecutor::warm_up() {
+    const std::uint32_t prompt = std::min({kBlockTokens, spec_.max_rows, spec_.max_context});
+    for (const std::uint32_t num_tokens : {prompt, std::uint32_t{1}}) {
+        StepPlan plan;
+        plan.spans.assign(num_tokens == 1 ? 2 : 1, {.sequence = kCompanionSequence,
+                                                    .past_len = 0,
+                                                    .num_tokens = num_tokens,
+                                                    .block_table = {kSpareBlock}});
+        const std::size_t rows = num_rows(plan);
+        Activations activations;
+        for (const ActivationPort& input : ports_.inputs) {
+            const std::size_t bytes = rows * input.row_elements * element_size_bytes(input.type);
+            activations.push_back({.name = input.name,
+                                   .type = input.type,
+                                   .shape = {static_cast<std::int64_t>(rows),
+                                             static_cast<std::int64_t>(input.row_elements)},
+                                   .bytes = std::string(bytes, '\0')});
+        }
+        compute(plan, activations, {0}, rows);
+    }
 }
 
 void check_device(ov::Core& core, const std::string& device) {
@@ -290,13 +324,15 @@ std::unique_ptr<StageExecutor> make_paged_executor(std::shared_ptr<ov::Model> gr
                                                    const LoadProgress& progress) {
     ov::Core core;
     check_device(core, spec.device);
-    progress("compile", 0.0);
+    progress("compile", 0.2);
     try {
         const std::int64_t vocabulary = num_embedding_rows(*graph);
         ov::CompiledModel compiled = core.compile_model(graph, spec.device, compile_settings(spec));
         graph.reset();
-        progress("compile", 1.0);
-        return std::make_unique<PagedExecutor>(spec, std::move(compiled), vocabulary);
+        auto executor = std::make_unique<PagedExecutor>(spec, std::move(compiled), vocabulary);
+        progress("warm up", 0.9);
+        executor->warm_up();
+        return executor;
     } catch (const ov::Exception& fault) {
         throw Error(ErrorCode::kUnsupported,
                     fmt::format("device {} cannot compile part {}: {}", spec.device,

@@ -14,9 +14,9 @@ namespace shardline {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kTables = {
+constexpr std::array<std::string_view, 7> kTables = {
     "past_lens",    "subsequence_begins", "block_indices", "block_indices_begins",
-    "position_ids", "max_context_len",    "kept_rows",     "token_type_ids"};
+    "position_ids", "max_context_len",    "kept_rows"};
 
 bool is_activation_name(const std::string& name) {
     return name.rfind("boundary.", 0) == 0 || name == "input_ids" || name == "logits";

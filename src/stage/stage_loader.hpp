@@ -13,9 +13,11 @@ namespace shardline {
 // Called while a stage loads: what is being done and how far it is (0 to 1).
 using LoadProgress = std::function<void(const char* phase, double fraction)>;
 
-// What a stage will hold in memory, computed from the graph without compiling it.
+// What a stage will hold in memory, computed from the graph without compiling it. Pages of the
+// weights file that are mapped while loading are not counted: the system drops them when memory is
+// short. Loading needs no more than the sum of all (measured on the CPU), so this is the peak too.
 struct StageFootprint {
-    std::uint64_t weights_bytes = 0;
+    std::uint64_t weights_bytes = 0;  // as the device keeps them: packed, half precision widened
     std::uint64_t kv_bytes_per_block = 0;
     std::uint64_t activation_bytes = 0;  // working memory of one step of max_rows rows
     std::uint64_t reserve_bytes = 0;     // the runtime itself
