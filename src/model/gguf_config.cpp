@@ -1,7 +1,5 @@
 #include "model/gguf_config.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -9,8 +7,6 @@
 #include <set>
 #include <string_view>
 #include <vector>
-
-#include "base/error.hpp"
 
 namespace shardline {
 
@@ -61,15 +57,6 @@ std::string dump(const ordered_json& document) {
 }
 
 }  // namespace
-
-void require_importable(const GgufHeader& header) {
-    if (const auto parts = header.number("split.count"); parts && *parts > 1) {
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("the file is one of {} parts of a GGUF model; join them first "
-                                "(llama-gguf-split --merge)",
-                                *parts));
-    }
-}
 
 GgufConfig make_gguf_config(const GgufHeader& header, const ov::AnyMap& tokenizer) {
     const std::string architecture(header.architecture());

@@ -7,10 +7,6 @@
 
 namespace shardline {
 
-// Throws Error(kUnsupported) naming the architecture, tensor type or split when the file is sound
-// but OpenVINO's GGUF front end has nothing to make of it.
-void require_importable(const GgufHeader& header);
-
 struct GgufConfig {
     std::string config_json;
     std::string generation_config_json;

@@ -15,8 +15,10 @@
 #include "base/platform.hpp"
 #include "model/gguf_config.hpp"
 #include "model/gguf_header.hpp"
+#include "model/gguf_support.hpp"
 #include "model/model_source.hpp"
 #include "model/openvino_error.hpp"
+#include "model/rope_factors.hpp"
 
 namespace shardline {
 
@@ -121,6 +123,7 @@ void import_gguf(const fs::path& file, const fs::path& directory,
 
     report("converting", 0.02);
     const std::shared_ptr<ov::Model> model = convert(file);
+    apply_rope_factors(model, header, mapped.bytes());
     const ov::AnyMap metadata = tokenizer_metadata(*model);
 
     report("writing weights", 0.4);
