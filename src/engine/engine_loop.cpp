@@ -110,15 +110,25 @@ void EngineLoop::end_cancelled() {
     }
 }
 
+// Newest first: a prompt's chunk must not be skipped while a later chunk, kept for its neighbours,
+// still reads what it would have written.
 void EngineLoop::cancel_idle_steps() {
     ended_in_flight_ = false;
-    for (StepInFlight& step : in_flight_) {
-        const bool wanted = std::any_of(step.spans.begin(), step.spans.end(), [](const auto& span) {
-            return span.sequence->status != SequenceStatus::kFinished;
-        });
-        if (!wanted && step.probes.empty() && !step.cancelled) {
-            step.cancelled = true;
-            link_.cancel(*epoch_, step.step);
+    std::vector<const Sequence*> kept;
+    for (auto step = in_flight_.rbegin(); step != in_flight_.rend(); ++step) {
+        const bool wanted =
+            !step->probes.empty() ||
+            std::any_of(step->spans.begin(), step->spans.end(), [&](const ScheduledSpan& span) {
+                return span.sequence->status != SequenceStatus::kFinished ||
+                       std::find(kept.begin(), kept.end(), span.sequence) != kept.end();
+            });
+        if (wanted) {
+            for (const ScheduledSpan& span : step->spans) {
+                kept.push_back(span.sequence);
+            }
+        } else if (!step->cancelled) {
+            step->cancelled = true;
+            link_.cancel(*epoch_, step->step);
         }
     }
 }

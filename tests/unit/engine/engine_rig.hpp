@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +39,10 @@ inline Answer collect(RequestHandle& handle) {
             return answer;
         }
     }
+}
+
+inline std::uint32_t dice(std::mt19937& generator, std::uint32_t sides) {
+    return static_cast<std::uint32_t>(generator() % sides);
 }
 
 inline std::vector<std::int64_t> toy_prompt(std::size_t length, unsigned seed) {

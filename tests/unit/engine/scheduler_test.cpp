@@ -1,0 +1,247 @@
+#include "engine/scheduler.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace shardline {
+namespace {
+
+using testing::ElementsAre;
+
+Request request_of(std::size_t prompt, std::uint32_t max_tokens) {
+    Request request;
+    for (std::size_t i = 0; i < prompt; ++i) {
+        request.prompt.push_back(static_cast<std::int64_t>(i % 50));
+    }
+    request.max_tokens = max_tokens;
+    request.handle = std::make_shared<RequestHandle>(max_tokens);
+    return request;
+}
+
+SchedulerOptions options_of(std::uint32_t max_step_tokens = 512, std::uint32_t num_blocks = 200) {
+    return {num_blocks, 1000, max_step_tokens, 64};
+}
+
+std::vector<std::uint32_t> span_sizes(const ScheduledStep& step) {
+    std::vector<std::uint32_t> sizes;
+    for (const Span& span : step.plan.spans) {
+        sizes.push_back(span.num_tokens);
+    }
+    return sizes;
+}
+
+// Sends and returns a step, appending `token` where one is sampled.
+void play(Scheduler& scheduler, const ScheduledStep& step, std::int64_t token = 1) {
+    scheduler.commit(step.spans);
+    for (const ScheduledSpan& span : step.spans) {
+        if (span.sampled_output) {
+            scheduler.append(*span.sequence, token);
+        }
+        scheduler.step_returned(span);
+    }
+    scheduler.check_integrity();
+}
+
+TEST(Scheduler, WholePromptKeepsItsLastTwoRows) {
+    Scheduler scheduler(options_of());
+    scheduler.add(request_of(5, 10));
+    EXPECT_FALSE(scheduler.next_step(1, 1));
+    scheduler.admit();
+    const auto step = scheduler.next_step(1, 1);
+    ASSERT_TRUE(step);
+    EXPECT_THAT(span_sizes(*step), ElementsAre(5));
+    EXPECT_THAT(step->plan.kept_rows, ElementsAre(3, 4));
+    EXPECT_EQ(step->spans[0].sampled_output, 1U);
+    EXPECT_THAT(step->inputs[0].shape, ElementsAre(5));
+    std::int64_t last = 0;
+    std::memcpy(&last, step->inputs[0].bytes.data() + 4 * sizeof last, sizeof last);
+    EXPECT_EQ(last, 4);
+}
+
+TEST(Scheduler, LoneTokenGetsACompanionAndTwoDoNot) {
+    Scheduler scheduler(options_of());
+    scheduler.add(request_of(1, 10));
+    scheduler.admit();
+    const auto lone = scheduler.next_step(1, 1);
+    ASSERT_TRUE(lone);
+    EXPECT_THAT(span_sizes(*lone), ElementsAre(1, 1));
+    const Span companion{kCompanionSequence, 0, 1, {kSpareBlock}};
+    EXPECT_EQ(lone->plan.spans[1], companion);
+    EXPECT_THAT(lone->plan.kept_rows, ElementsAre(0, 1));
+    EXPECT_EQ(lone->spans.size(), 1U);
+    EXPECT_EQ(lone->spans[0].sampled_output, 0U);
+    play(scheduler, *lone);
+    scheduler.add(request_of(1, 10));
+    scheduler.admit();
+    const auto two = scheduler.next_step(1, 1);
+    EXPECT_THAT(span_sizes(*two), ElementsAre(1, 1));
+    EXPECT_EQ(two->spans.size(), 2U);
+}
+
+TEST(Scheduler, AnswersFirstThenPromptChunksThenTheCompanion) {
+    Scheduler scheduler(options_of(20));
+    scheduler.add(request_of(3, 10));
+    scheduler.admit();
+    play(scheduler, *scheduler.next_step(1, 1));
+    scheduler.add(request_of(40, 10));
+    scheduler.admit();
+    const auto step = scheduler.next_step(1, 1);
+    // 1 answer + 18 of the prompt + 1 companion fill the budget; the chunk keeps no row.
+    EXPECT_THAT(span_sizes(*step), ElementsAre(1, 18, 1));
+    EXPECT_THAT(step->plan.kept_rows, ElementsAre(0, 19));
+    EXPECT_EQ(step->plan.spans[0].past_len, 3U);
+    EXPECT_FALSE(step->spans[1].sampled_output);
+}
+
+TEST(Scheduler, NoChunkLeavesOneTokenOver) {
+    for (std::uint32_t budget = 4; budget <= 40; ++budget) {
+        for (std::size_t prompt = 2; prompt <= 90; ++prompt) {
+            Scheduler scheduler(options_of(budget));
+            scheduler.add(request_of(prompt, 2));
+            scheduler.admit();
+            std::uint32_t computed = 0;
+            while (computed < prompt) {
+                const auto step = scheduler.next_step(1, 1);
+                ASSERT_TRUE(step) << prompt << " tokens in steps of " << budget;
+                ASSERT_EQ(step->plan.spans.size(), 1U);
+                const Span& span = step->plan.spans[0];
+                ASSERT_GE(span.num_tokens, 2U);
+                ASSERT_LE(span.num_tokens, budget);
+                ASSERT_EQ(span.past_len, computed);
+                computed += span.num_tokens;
+                ASSERT_EQ(step->plan.kept_rows.size(), computed == prompt ? 2U : 0U);
+                play(scheduler, *step);
+            }
+            ASSERT_EQ(computed, prompt);
+        }
+    }
+}
+
+TEST(Scheduler, AnswersNeverStarvePromptsNorEachOther) {
+    Scheduler scheduler(options_of(8, 400));
+    for (int i = 0; i < 12; ++i) {
+        scheduler.add(request_of(1, 500));
+    }
+    scheduler.admit();
+    scheduler.add(request_of(30, 500));
+    scheduler.admit();
+    std::map<std::uint64_t, int> turns;
+    for (int i = 0; i < 60; ++i) {
+        const auto step = scheduler.next_step(1, 1);
+        ASSERT_TRUE(step);
+        ASSERT_LE(num_rows(step->plan), 8U);
+        for (const Span& span : step->plan.spans) {
+            turns[to_number(span.sequence)] += static_cast<int>(span.num_tokens);
+        }
+        play(scheduler, *step);
+    }
+    EXPECT_GE(turns[13], 30) << "the prompt was read";
+    for (std::uint64_t sequence = 1; sequence <= 12; ++sequence) {
+        EXPECT_GE(turns[sequence], 20) << "sequence " << sequence;
+        EXPECT_LE(turns[sequence], 45) << "sequence " << sequence;
+    }
+}
+
+TEST(Scheduler, ReadyOnesAreSharedOutAmongTheSteps) {
+    Scheduler scheduler(options_of());
+    for (int i = 0; i < 7; ++i) {
+        scheduler.add(request_of(6, 50));
+    }
+    scheduler.admit();
+    std::vector<ScheduledStep> steps;
+    for (std::uint32_t free = 3; free > 0; --free) {
+        steps.push_back(*scheduler.next_step(3, free));
+        scheduler.commit(steps.back().spans);
+    }
+    EXPECT_THAT(span_sizes(steps[0]), ElementsAre(6, 6, 6));
+    EXPECT_THAT(span_sizes(steps[1]), ElementsAre(6, 6));
+    EXPECT_THAT(span_sizes(steps[2]), ElementsAre(6, 6));
+    EXPECT_FALSE(scheduler.next_step(3, 1));
+    for (const ScheduledStep& step : steps) {
+        for (const ScheduledSpan& span : step.spans) {
+            scheduler.append(*span.sequence, 1);
+            scheduler.step_returned(span);
+        }
+    }
+    std::vector<std::size_t> sizes;
+    for (std::uint32_t free = 3; free > 0; --free) {
+        const auto step = scheduler.next_step(3, free);
+        sizes.push_back(step->spans.size());
+        scheduler.commit(step->spans);
+    }
+    EXPECT_THAT(sizes, ElementsAre(3, 3, 1));
+    scheduler.check_integrity();
+}
+
+TEST(Scheduler, StepThatWasNotCommittedIsMadeAgain) {
+    Scheduler scheduler(options_of(16));
+    scheduler.add(request_of(40, 5));
+    scheduler.add(request_of(1, 5));
+    scheduler.admit();
+    const auto first = scheduler.next_step(2, 2);
+    const auto again = scheduler.next_step(2, 2);
+    EXPECT_EQ(first->plan, again->plan);
+    EXPECT_EQ(first->inputs, again->inputs);
+    scheduler.check_integrity();
+}
+
+TEST(Scheduler, FirstInLineIsNotOvertaken) {
+    Scheduler scheduler(options_of(512, 11));  // ten blocks
+    scheduler.add(request_of(100, 100));       // seven
+    scheduler.add(request_of(200, 57));        // eight
+    scheduler.add(request_of(10, 10));         // one would fit
+    scheduler.admit();
+    EXPECT_EQ(scheduler.num_running(), 1U);
+    EXPECT_EQ(scheduler.num_waiting(), 2U);
+    const auto step = scheduler.next_step(1, 1);
+    scheduler.commit(step->spans);
+    scheduler.finish(*step->spans[0].sequence);
+    scheduler.admit();
+    EXPECT_EQ(scheduler.num_running(), 1U) << "its step is still in flight";
+    EXPECT_GT(scheduler.blocks().num_used(), 0U);
+    scheduler.step_returned(step->spans[0]);
+    EXPECT_EQ(scheduler.blocks().num_used(), 0U);
+    scheduler.admit();
+    EXPECT_EQ(scheduler.num_running(), 2U);
+    scheduler.check_integrity();
+}
+
+TEST(Scheduler, FinishWorksInEveryState) {
+    Scheduler scheduler({100, 1000, 16, 3});
+    for (int i = 0; i < 4; ++i) {
+        scheduler.add(request_of(20, 5));
+    }
+    scheduler.admit();
+    EXPECT_EQ(scheduler.num_waiting(), 1U);
+    while (!scheduler.unfinished().empty()) {
+        const auto step = scheduler.next_step(1, 1);
+        ASSERT_TRUE(step);
+        scheduler.commit(step->spans);
+        // The last listed: waiting first, then those not begun, then the one in flight.
+        scheduler.finish(*scheduler.unfinished().back());
+        scheduler.check_integrity();
+        for (const ScheduledSpan& span : step->spans) {
+            if (span.sampled_output && span.sequence->status == SequenceStatus::kRunning) {
+                scheduler.append(*span.sequence, 1);
+            }
+            scheduler.step_returned(span);
+        }
+        scheduler.check_integrity();
+    }
+    EXPECT_EQ(scheduler.num_running(), 0U);
+    EXPECT_EQ(scheduler.blocks().num_used(), 0U);
+}
+
+TEST(Scheduler, ProbeTouchesTheSpareBlockOnly) {
+    const Scheduler scheduler(options_of());
+    const ScheduledStep step = scheduler.probe_step();
+    EXPECT_THAT(span_sizes(step), ElementsAre(1, 1));
+    EXPECT_THAT(step.plan.kept_rows, ElementsAre(0, 1));
+    EXPECT_TRUE(step.spans.empty());
+    EXPECT_EQ(check_plan(step.plan, {2, 2, 1}), "");
+}
+
+}  // namespace
+}  // namespace shardline
