@@ -21,11 +21,10 @@ demo: release ## two workers, a question, an answer, figures; serves until Ctrl-
 .PHONY: test
 test: fixtures ## every fast test
 	@$(TEST_ENV) ctest --preset release
-	@$(TEST_ENV) scripts/run_pytest -m 'not slow'
 
 .PHONY: test-slow
 test-slow: fixtures ## the tests that need large models or much time
-	@scripts/fetch_models qwen-coder-0.5b
+	@scripts/fetch_models qwen-0.5b
 	@$(TEST_ENV) ctest --preset slow
 	@$(TEST_ENV) scripts/run_pytest -m slow
 

@@ -45,6 +45,16 @@ function(shardline_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 600)
 endfunction()
 
+# shardline_pytest(NAME FOLDER [LABELS label ...])
+#   The fast Python tests of a folder, as one ctest entry.
+function(shardline_pytest name folder)
+    cmake_parse_arguments(TEST "" "" "LABELS" ${ARGN})
+    add_test(NAME ${name}
+             COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_env ${PROJECT_SOURCE_DIR}/scripts/run_pytest
+                     ${folder})
+    set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 900 RUN_SERIAL ON)
+endfunction()
+
 # shardline_fuzz(NAME SOURCES a_fuzz.cpp DEPS room ...)
 #   One libFuzzer target (fuzz preset, Clang only); scripts/run_fuzzers runs them all.
 function(shardline_fuzz name)
