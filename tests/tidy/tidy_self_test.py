@@ -21,7 +21,9 @@ TABLE = """
 CLEAN = {
     "src/README.md": TABLE,
     "src/base/CMakeLists.txt": "shardline_room(base SOURCES ids.cpp)\n",
-    "src/base/ids.hpp": "#pragma once\nstruct Ids {\n    int sum() const { return 1; }\n};\n",
+    "src/base/ids.hpp": '#pragma once\n#include "base/number.hpp"\n'
+    "struct Ids {\n    int sum() const { return 1; }\n};\n",
+    "src/base/number.hpp": "#pragma once\n",
     "src/base/ids.cpp": '#include "base/ids.hpp"\n// a /* comment */ with { braces\n',
     "src/cut/CMakeLists.txt": "shardline_room(cut SOURCES cut.cpp)\n",
     "src/cut/cut.cpp": "#include <openvino/openvino.hpp>\n// as in llama: only a comment\n",

@@ -218,16 +218,15 @@ def check_dead_files(tree):
         for name, text in tree.below(folder, ".cpp", ".hpp").items():
             for header in re.findall(r'#include\s*"([^"]+)"', text):
                 beside = f"{name.rpartition('/')[0]}/{header}"
-                included.update({beside, f"src/{header}", f"tests/{header}", f"bench/{header}"})
-                included.discard(name)
+                found = {beside, f"src/{header}", f"tests/{header}", f"bench/{header}"}
+                included |= found - {name}
     for folder in ("src", "tests", "bench"):
         for name in tree.below(folder, ".cpp"):
             where, _, leaf = name.rpartition("/")
             while where and where not in lists:
                 where = where.rpartition("/")[0]
-            if not re.search(
-                rf"(?<![\w/]){re.escape(leaf)}|/{re.escape(leaf)}", lists.get(where, "")
-            ):
+            stem = leaf.removesuffix(".cpp")
+            if not re.search(rf"(?<![\w]){stem}(\.cpp|(?![\w.]))", lists.get(where, "")):
                 yield name, 1, "dead file: no CMakeLists.txt names it"
         for name in tree.below(folder, ".hpp"):
             if name not in included:
