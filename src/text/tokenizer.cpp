@@ -8,7 +8,9 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "text/byte_alphabet.hpp"
 #include "text/detokenizer.hpp"
+#include "text/marker_guard.hpp"
 #include "text/text_repair.hpp"
 #include "text/tokenizer_config.hpp"
 #include "text/tokenizer_graph.hpp"
@@ -176,6 +178,8 @@ struct Tokenizer::State {
     void name_tokens(const ov::Model& tokenizer);
     TextModel& plain();
     std::vector<std::int64_t> encode(TextModel& model, std::string_view text);
+    bool holds_marker(const std::vector<std::int64_t>& ids) const;
+    std::vector<std::string_view> parts_of_markers(std::string_view text) const;
 };
 
 void Tokenizer::State::open_models(const std::filesystem::path& directory) {
@@ -269,6 +273,31 @@ std::vector<std::int64_t> Tokenizer::State::encode(TextModel& model, std::string
     }
 }
 
+bool Tokenizer::State::holds_marker(const std::vector<std::int64_t>& ids) const {
+    return std::any_of(ids.begin(), ids.end(), [&](std::int64_t id) {
+        const auto found = std::lower_bound(
+            markers.begin(), markers.end(), id,
+            [](const Marker& marker, std::int64_t value) { return marker.id < value; });
+        return found != markers.end() && found->id == id;
+    });
+}
+
+// Cut after the first character of everything that spells a marker.
+std::vector<std::string_view> Tokenizer::State::parts_of_markers(std::string_view text) const {
+    const MarkerFinder finder(markers);
+    std::vector<std::string_view> parts;
+    std::size_t start = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        const auto next = at + utf8_length(static_cast<unsigned char>(text[at]));
+        if (finder.longest_at(text, at) != nullptr && next < text.size()) {
+            parts.push_back(text.substr(start, next - start));
+            start = next;
+        }
+    }
+    parts.push_back(text.substr(start));
+    return parts;
+}
+
 Tokenizer Tokenizer::open(const std::filesystem::path& model_directory) {
     auto state = std::make_unique<State>();
     try {
@@ -294,7 +323,18 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_spec
 }
 
 std::vector<std::int64_t> Tokenizer::encode_plain(std::string_view text) const {
-    return state_->encode(state_->plain(), text);
+    auto ids = state_->encode(state_->plain(), text);
+    if (!state_->holds_marker(ids)) {
+        return ids;
+    }
+    // A kind of tokenizer whose markers we cannot switch off: no marker survives being read in
+    // two parts.
+    ids.clear();
+    for (const auto part : state_->parts_of_markers(text)) {
+        const auto more = state_->encode(state_->plain(), part);
+        ids.insert(ids.end(), more.begin(), more.end());
+    }
+    return ids;
 }
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special_tokens) const {
