@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-// OpenSSL objects with owners, and the few steps the rest of the room is made of. Internal to the
-// room. Everything here throws Error(kInternal) with OpenSSL's reason when OpenSSL itself fails.
+// OpenSSL objects with owners, and the few steps that credentials and TLS checks are made of.
+// Everything here throws Error(kInternal) with OpenSSL's reason when OpenSSL itself fails.
 
 namespace shardline {
 

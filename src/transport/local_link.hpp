@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/ids.hpp"
+#include "step/stage_executor.hpp"
+#include "transport/chain.hpp"
+
+namespace shardline {
+
+// What a test does to a step on its way into a stage.
+struct Fault {
+    enum class Kind : std::uint8_t {
+        kNone,
+        kDelay,     // arrives `delay` later, and everything behind it
+        kDrop,      // never arrives: no result comes
+        kCorrupt,   // arrives with the first byte of its first tensor inverted
+        kFail,      // the stage reports a failure instead of computing
+        kLoseLink,  // the chain goes down
+    };
+    Kind kind = Kind::kNone;
+    std::chrono::milliseconds delay{0};
+};
+
+// Asked for every step before it enters stage `stage`; called from the sender's thread for stage
+// 0 and from the stage before for the others.
+using FaultHook = std::function<Fault(std::uint32_t stage, const StepPlan& plan)>;
+
+// A chain in this process: one StageWorker, so one thread, per executor. Tensors are handed on by
+// moving. Without a hook nothing is ever lost.
+class LocalChain final : public Chain {
+public:
+    LocalChain(std::vector<std::unique_ptr<StageExecutor>> executors, Epoch epoch,
+               ChainCallbacks callbacks, FaultHook fault_hook = {});
+    ~LocalChain() override;  // closes
+
+    bool send(Step step) override;
+    void cancel(StepId step) override;
+    std::uint32_t num_stages() const override;
+    void close() override;
+
+private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace shardline
