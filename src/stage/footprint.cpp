@@ -1,6 +1,7 @@
 #include "stage/footprint.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <openvino/op/constant.hpp>
 #include <set>
 #include <string>
@@ -105,32 +106,6 @@ std::uint64_t weights_bytes(const ov::Model& part) {
     return bytes;
 }
 
-// Bytes of one block in all layers, from what the paged rewrite noted on its ops.
-std::uint64_t kv_bytes_per_block(const ov::Model& part, const NumericSettings& numeric) {
-    // u8 keeps a scale and a zero point, f32 each, with the features of every token and head.
-    const std::uint64_t element_bytes =
-        numeric.kv_cache_precision == "f32" ? 4 : (numeric.kv_cache_precision == "f16" ? 2 : 1);
-    const std::uint64_t extra_bytes = numeric.kv_cache_precision == "u8" ? 2 * sizeof(float) : 0;
-    std::uint64_t bytes = 0;
-    for (const auto& op : part.get_ops()) {
-        if (!is_kind(*op, {"PagedAttentionExtension"})) {
-            continue;
-        }
-        auto& notes = op->get_rt_info();
-        for (const auto& [heads, size] :
-             {std::pair{"num_k_heads", "k_head_size"}, std::pair{"num_v_heads", "v_head_size"}}) {
-            if (notes.count(heads) == 0 || notes.count(size) == 0) {
-                throw Error(ErrorCode::kUnsupported,
-                            fmt::format("the size of the KV cache of '{}' is not known",
-                                        op->get_friendly_name()));
-            }
-            bytes += notes.at(heads).as<std::uint64_t>() * kBlockTokens *
-                     (notes.at(size).as<std::uint64_t>() * element_bytes + extra_bytes);
-        }
-    }
-    return bytes;
-}
-
 std::uint64_t row_bytes(const ov::Output<const ov::Node>& output) {
     std::uint64_t bytes = output.get_element_type().size();
     for (const ov::Dimension& dimension : output.get_partial_shape()) {
@@ -162,11 +137,41 @@ std::uint64_t activation_bytes(const ov::Model& part, const StageSpec& spec) {
 
 }  // namespace
 
+std::vector<std::uint64_t> layer_kv_bytes_per_block(const ov::Model& part,
+                                                    const NumericSettings& numeric) {
+    // u8 keeps a scale and a zero point, f32 each, with the features of every token and head.
+    const std::uint64_t element_bytes =
+        numeric.kv_cache_precision == "f32" ? 4 : (numeric.kv_cache_precision == "f16" ? 2 : 1);
+    const std::uint64_t extra_bytes = numeric.kv_cache_precision == "u8" ? 2 * sizeof(float) : 0;
+    std::vector<std::uint64_t> layers;
+    for (const auto& op : part.get_ordered_ops()) {
+        if (!is_kind(*op, {"PagedAttentionExtension"})) {
+            continue;
+        }
+        std::uint64_t bytes = 0;
+        auto& notes = op->get_rt_info();
+        for (const auto& [heads, size] :
+             {std::pair{"num_k_heads", "k_head_size"}, std::pair{"num_v_heads", "v_head_size"}}) {
+            if (notes.count(heads) == 0 || notes.count(size) == 0) {
+                throw Error(ErrorCode::kUnsupported,
+                            fmt::format("the size of the KV cache of '{}' is not known",
+                                        op->get_friendly_name()));
+            }
+            bytes += notes.at(heads).as<std::uint64_t>() * kBlockTokens *
+                     (notes.at(size).as<std::uint64_t>() * element_bytes + extra_bytes);
+        }
+        layers.push_back(bytes);
+    }
+    return layers;
+}
+
 StageFootprint part_footprint(const ov::Model& part, const StageSpec& spec) {
-    return {.weights_bytes = weights_bytes(part),
-            .kv_bytes_per_block = kv_bytes_per_block(part, spec.numeric),
-            .activation_bytes = activation_bytes(part, spec),
-            .reserve_bytes = kRuntimeBytes};
+    const std::vector<std::uint64_t> kv_bytes = layer_kv_bytes_per_block(part, spec.numeric);
+    return {
+        .weights_bytes = weights_bytes(part),
+        .kv_bytes_per_block = std::accumulate(kv_bytes.begin(), kv_bytes.end(), std::uint64_t{0}),
+        .activation_bytes = activation_bytes(part, spec),
+        .reserve_bytes = kRuntimeBytes};
 }
 
 StageFootprint stage_footprint(const std::filesystem::path& model_directory,

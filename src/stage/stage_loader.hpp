@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "step/stage_executor.hpp"
 #include "step/stage_spec.hpp"
@@ -28,6 +29,16 @@ StageFootprint stage_footprint(const std::filesystem::path& model_directory, con
 // Blocks that fit into memory_bytes beside weights, activations and reserve; throws Error that
 // names all of them when not even two do.
 std::uint32_t blocks_that_fit(const StageFootprint& footprint, std::uint64_t memory_bytes);
+
+// What a placement is made from: the cost of each layer, and of being a stage at all.
+struct ModelFootprint {
+    std::vector<std::uint64_t> layer_weights_bytes;
+    std::vector<std::uint64_t> layer_kv_bytes_per_block;
+    std::uint64_t stage_overhead_bytes = 0;  // runtime, working memory, constants of all layers
+};
+
+// `spec` gives precision and step size; its range is ignored. Compiles nothing.
+ModelFootprint model_footprint(const std::filesystem::path& model_directory, const StageSpec& spec);
 
 // Opens the model, cuts out the range, compiles it, allocates the pool and runs one warm-up step.
 // Throws Error when the files are not those of spec.fingerprint, when the device cannot honour

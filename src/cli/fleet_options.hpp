@@ -1,0 +1,41 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "fleet/fleet_chain.hpp"
+
+namespace shardline {
+
+// The flags that say where a model runs, the same on every command that runs one.
+struct FleetArguments {
+    std::string model;
+    std::string workers;  // "a:7411,b:7411"
+    std::uint32_t local_workers = 0;
+    std::uint32_t keep_layers = 0;
+    std::string credentials;  // directory; needed with --workers
+    std::string memory;  // "pc1:7411,pc2:7411". Throws Error naming an item that is not HOST:PORT.
+    std::vector<std::string> split_addresses(const std::string& text);
+
+    // "6GiB"; empty: what is free, less a margin
+    std::string device = "CPU";
+    std::uint32_t threads = 0;
+    std::uint32_t context = 0;
+    std::string kv_precision = "u8";
+    std::uint32_t max_sequences = 64;  // no flag: the benches lower it
+};
+
+void add_fleet_options(CLI::App& app, FleetArguments& arguments);
+
+// Checks and translates; `directory` is the resolved MODEL. Throws Error naming the flag.
+FleetOptions to_fleet_options(const FleetArguments& arguments,
+                              const std::filesystem::path& directory);
+
+// "pc1:7411,pc2:7411". Throws Error naming an item that is not HOST:PORT.
+std::vector<std::string> split_addresses(const std::string& text);
+
+// "6GiB", "512MiB", "2G", plain bytes. Throws Error naming the text.
+std::uint64_t parse_bytes(const std::string& text);
+
+}  // namespace shardline

@@ -1,0 +1,124 @@
+#include "fleet/fleet_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/platform.hpp"
+#include "stage/stage_loader.hpp"
+
+namespace shardline {
+
+namespace {
+
+// A model that does not say how long a sequence may be gets this much.
+constexpr std::uint32_t kDefaultContext = 4096;
+
+// Rows beyond the token budget: the companion of rule 2.
+constexpr std::uint32_t kExtraRows = 1;
+
+std::uint32_t context_of(const ModelInfo& info, const FleetOptions& options) {
+    const std::uint32_t own = info.context_length > 0 ? info.context_length : kDefaultContext;
+    if (options.max_context > own && info.context_length > 0) {
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            fmt::format("--context {} is longer than the model's {}", options.max_context, own));
+    }
+    return options.max_context > 0 ? options.max_context : own;
+}
+
+// More blocks than all sequences at their longest could use would only be address space.
+std::uint32_t useful_blocks(const FleetOptions& options, std::uint32_t max_context) {
+    const std::uint64_t per_sequence = (max_context + kBlockTokens - 1) / kBlockTokens;
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(per_sequence * options.max_sequences + 1, 1U << 24));
+}
+
+std::uint32_t blocks_for(const ModelSource& source, const StageSpec& spec,
+                         std::uint64_t memory_bytes) {
+    return blocks_that_fit(stage_footprint(source.directory(), spec), memory_bytes);
+}
+
+PlanInput plan_input(const ModelSource& source, const FleetOptions& options, const StageSpec& spec,
+                     const std::vector<WorkerProfile>& workers) {
+    PlanInput input;
+    const ModelFootprint footprint = model_footprint(source.directory(), spec);
+    for (std::uint32_t layer = 0; layer < source.info().num_layers; ++layer) {
+        input.layers.push_back({.weights_bytes = footprint.layer_weights_bytes[layer],
+                                .kv_bytes_per_block = footprint.layer_kv_bytes_per_block[layer]});
+    }
+    input.stage_overhead_bytes = footprint.stage_overhead_bytes;
+    input.keep_layers = options.keep_layers;
+    input.workers = workers;
+    return input;
+}
+
+FleetPlan plan_one_process(const ModelSource& source, const FleetOptions& options, FleetPlan plan,
+                           std::uint64_t memory_bytes) {
+    plan.first.range = {{0, source.info().num_layers}, true, true};
+    plan.num_blocks = std::min(blocks_for(source, plan.first, memory_bytes),
+                               useful_blocks(options, plan.max_context));
+    plan.first.num_blocks = plan.num_blocks;
+    return plan;
+}
+
+}  // namespace
+
+std::uint64_t host_memory_bytes(const FleetOptions& options) {
+    return options.memory_bytes > 0 ? options.memory_bytes : available_memory_bytes() / 4 * 3;
+}
+
+WorkerProfile profile_of(const WorkerDescription& worker, const std::string& address) {
+    return {.name = fmt::format("{} ({})", worker.name, address),
+            .memory_bytes = worker.memory_limit_bytes > 0 ? worker.memory_limit_bytes
+                                                          : worker.memory_available_bytes,
+            .relative_speed = static_cast<double>(std::max(1U, worker.num_cores))};
+}
+
+StageSpec common_spec(const ModelSource& source, const FleetOptions& options) {
+    StageSpec spec;
+    spec.model_name = source.info().name;
+    spec.fingerprint = source.fingerprint();
+    spec.numeric = options.numeric;
+    spec.device = options.device;
+    spec.num_threads = options.num_threads;
+    spec.max_rows = options.max_step_tokens + kExtraRows;
+    spec.max_context = context_of(source.info(), options);
+    return spec;
+}
+
+FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
+                     const std::vector<WorkerProfile>& workers,
+                     std::uint64_t coordinator_memory_bytes) {
+    const StageSpec common = common_spec(source, options);
+    FleetPlan plan;
+    plan.max_context = common.max_context;
+    plan.first = common;
+    if (workers.empty()) {
+        return plan_one_process(source, options, plan, coordinator_memory_bytes);
+    }
+    plan.placement = plan_placement(plan_input(source, options, common, workers));
+    plan.first.range = {{0, options.keep_layers}, true, false};
+    plan.num_blocks =
+        std::min({plan.placement.num_blocks, useful_blocks(options, plan.max_context),
+                  options.keep_layers > 0 ? blocks_for(source, plan.first, coordinator_memory_bytes)
+                                          : plan.placement.num_blocks});
+    plan.first.num_blocks = plan.num_blocks;
+    for (const StagePlacement& stage : plan.placement.stages) {
+        StageSpec spec = common;
+        spec.range = {stage.layers, false, false};
+        spec.num_blocks = plan.num_blocks;
+        spec.device.clear();  // each worker runs on its own device
+        plan.remote.push_back(spec);
+    }
+    plan.remote.back().keeps_rows = true;
+    StageSpec head = common;
+    const std::uint32_t num_layers = source.info().num_layers;
+    head.range = {{num_layers, num_layers}, false, true};
+    head.num_blocks = plan.num_blocks;
+    plan.last.push_back(head);
+    return plan;
+}
+
+}  // namespace shardline
