@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/platform.hpp"
-#include "base/sha256.hpp"
+#include "model/fingerprint.hpp"
+#include "model/model_paths.hpp"
 #include "transport/protocol.hpp"
 #include "transport/stage_run.hpp"
 
@@ -32,12 +34,13 @@ bool same_spec(const StageSpec& one, const StageSpec& other) {
 
 bool directory_holds(const fs::path& directory, const ModelFingerprint& model) {
     std::error_code failure;
-    const std::uintmax_t bytes = fs::file_size(directory / "openvino_model.bin", failure);
-    if (failure || bytes != model.bin_bytes) {
+    const fs::path bin = directory / "openvino_model.bin";
+    const std::uintmax_t bytes = fs::file_size(bin, failure);
+    const fs::path xml = directory / "openvino_model.xml";
+    if (failure || bytes != model.bin_bytes || !fs::is_regular_file(xml, failure)) {
         return false;
     }
-    const fs::path xml = directory / "openvino_model.xml";
-    return fs::is_regular_file(xml, failure) && sha256_of_file(xml) == model.xml_sha256;
+    return fingerprint_model(read_text_file(xml, kMaxModelXmlBytes), bin) == model;
 }
 
 Error busy(const SessionOwner& owner) {
