@@ -58,6 +58,9 @@ pub fn chat_environment() -> Environment<'static> {
             ValueKind::Seq | ValueKind::Map | ValueKind::String
         ) || value.is_undefined()
     });
+    environment.add_test("iterable", |value: &Value| {
+        !value.is_none() && value.try_iter().is_ok()
+    });
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);

@@ -1,6 +1,6 @@
 //! Methods of Python's `str`, `dict` and `list` that chat templates call.
 
-use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{from_args, Kwargs, Rest, Tuple, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 use minijinja_contrib::pycompat;
 
@@ -213,7 +213,7 @@ fn partition(text: &str, args: &[Value], split_once: SplitOnce) -> Result<Value,
         None if is_last => [String::new(), String::new(), text.to_string()],
         None => [text.to_string(), String::new(), String::new()],
     };
-    Ok(Value::from(parts.map(Value::from).to_vec()))
+    Ok(Value::from(Tuple::from(parts.map(Value::from).to_vec())))
 }
 
 fn cut(
