@@ -94,7 +94,7 @@ FoundCache follow_state(const DataFlow& flow, const std::shared_ptr<ov::Node>& r
                                                       "attention_mask", "position_ids",
                                                       "beam_idx",       "token_type_ids"};
     for (const auto& parameter : model.get_parameters()) {
-        if (const std::string name = input_name(*parameter); !kStepInputs.contains(name)) {
+        if (const std::string name = port_name(*parameter); !kStepInputs.contains(name)) {
             throw Error(ErrorCode::kUnsupported,
                         fmt::format("the graph keeps no attention state: it has no ReadValue and "
                                     "takes its cache through inputs such as '{}'; export the "

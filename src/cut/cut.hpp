@@ -34,15 +34,26 @@ struct LayerMap {
 LayerMap map_layers(const std::shared_ptr<ov::Model>& model);
 
 // The part of `model` in `range` with its states, as a graph of its own; consumes the graph it is
-// given. Inputs are those of the model plus the crossing tensors of the first boundary; results
-// are the crossing tensors of the last boundary, or "logits". Constants are shared, not copied.
+// given. Inputs are those of the model that the part needs plus the crossing tensors of the first
+// boundary; results are the crossing tensors of the last boundary, or "logits" alone. A part
+// without the embedding never has token ids as an input. Constants are shared, not copied.
+// The bare head starts at the last boundary, the bare embedding ends at the first one.
 std::shared_ptr<ov::Model> cut_part(std::shared_ptr<ov::Model> model, const PartRange& range);
 
-// Rewrites a part's stateful attention to paged attention in place. A part without layers becomes
-// a plain function of rows. Afterwards every activation input and output has the step's rows as
-// its leading non-1 extent. A part with the head gains the input "kept_rows" (i32, [kept]) and
-// computes logits of those rows only.
-// Throws Error(kUnsupported) naming the op when an attention is left unconverted.
+// Rewrites a part's stateful attention to paged attention in place; a part without layers becomes
+// a plain function of rows. `part` comes from cut_part, for the same range. Afterwards
+//
+//     input_ids, position_ids      i64 [rows]        where the part needs them
+//     boundary.K.J                 [rows, width]     crossing inputs and results
+//     past_lens, subsequence_begins, block_indices, block_indices_begins, max_context_len,
+//     key_cache.N, value_cache.N   as the runtime defines them, N counted from the part's start
+//     kept_rows                    i32 [kept]        with the head
+//     logits                       f32 [kept, vocabulary]
+//
+// and nothing else is left; inputs that no op reads are gone. Logits of kept rows have the same
+// bits whichever rows are kept beside them.
+// Throws Error(kUnsupported) naming the op when an attention is left unconverted, or the input
+// that a paged step does not have.
 void make_paged(const std::shared_ptr<ov::Model>& part, const PartRange& range);
 
 }  // namespace shardline

@@ -81,13 +81,15 @@ bool is_shape_of(const ov::Node& node) {
 }
 
 bool is_crossing_input(const ov::Node& node) {
-    return ov::op::util::is_parameter(&node) && input_name(node).starts_with("boundary.");
+    return ov::op::util::is_parameter(&node) && port_name(node).starts_with("boundary.");
 }
 
-std::string input_name(const ov::Node& parameter) {
-    const auto& names = parameter.get_output_tensor(0).get_names();
-    return names.empty() ? parameter.get_friendly_name()
-                         : *std::min_element(names.begin(), names.end());
+std::string port_name(const ov::Node& port) {
+    const auto& names = port.get_output_tensor(0).get_names();
+    if (names.empty() || names.contains(port.get_friendly_name())) {
+        return port.get_friendly_name();
+    }
+    return names.contains("logits") ? "logits" : *std::min_element(names.begin(), names.end());
 }
 
 std::shared_ptr<ov::op::v0::Result> logits_result(const ov::Model& model) {

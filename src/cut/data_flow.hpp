@@ -39,8 +39,9 @@ bool is_shape_of(const ov::Node& node);
 // The parameter is a crossing tensor of an earlier cut ("boundary.K.J").
 bool is_crossing_input(const ov::Node& node);
 
-// A parameter's name: a name of its tensor where there is one, else its friendly name.
-std::string input_name(const ov::Node& parameter);
+// The name of an input or output: its own where its tensor carries it (a tensor that passes
+// straight through a part has the names of both ends), else one of its tensor's.
+std::string port_name(const ov::Node& port);
 
 // The result called "logits", else the only one; throws Error(kUnsupported) naming the results.
 std::shared_ptr<ov::op::v0::Result> logits_result(const ov::Model& model);

@@ -9,6 +9,7 @@
 #include "cut/boundary.hpp"
 #include "cut/cut.hpp"
 #include "cut/data_flow.hpp"
+#include "model/openvino_error.hpp"
 
 namespace shardline {
 
@@ -82,7 +83,7 @@ LayerMap map_layers(const std::shared_ptr<ov::Model>& model) {
         return map;
     } catch (const ov::Exception& fault) {
         throw Error(ErrorCode::kUnsupported,
-                    fmt::format("cannot map the layers: {}", fault.what()));
+                    fmt::format("cannot map the layers: {}", openvino_reason(fault.what())));
     }
 }
 

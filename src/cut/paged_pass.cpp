@@ -17,6 +17,7 @@
 #include "cut/cut.hpp"
 #include "cut/data_flow.hpp"
 #include "cut/head_pass.hpp"
+#include "model/openvino_error.hpp"
 
 namespace shardline {
 
@@ -91,7 +92,7 @@ void flatten_step_inputs(const ov::Model& part) {
         if (is_crossing_input(*input)) {
             continue;
         }
-        const std::string name = input_name(*input);
+        const std::string name = port_name(*input);
         if (name != "input_ids" && name != "position_ids") {
             throw Error(ErrorCode::kUnsupported,
                         fmt::format("a part without layers needs the input '{}', which a paged "
@@ -154,7 +155,7 @@ void check_inputs(ov::Model& part) {
         "max_context_len",    "kept_rows",     "boundary."};
     const ov::ParameterVector inputs = part.get_parameters();
     for (const auto& input : inputs) {
-        const std::string name = input_name(*input);
+        const std::string name = port_name(*input);
         const bool known = name.starts_with("boundary.") || name.starts_with("key_cache.") ||
                            name.starts_with("value_cache.") ||
                            std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end();
@@ -169,17 +170,20 @@ void check_inputs(ov::Model& part) {
     }
 }
 
+// The results become [rows, width] and keep their names.
 void flatten_results(ov::Model& part) {
     for (const auto& result : part.get_results()) {
+        const std::string name = port_name(*result);
         ov::Output<ov::Node> rows = result->input_value(0);
-        const auto names = rows.get_names();
-        rows.get_tensor().set_names({});
-        if (names.contains("logits") && rows.get_element_type() != ov::element::f32) {
+        auto names = rows.get_names();
+        names.erase(name);
+        rows.get_tensor().set_names(names);
+        if (rows.get_element_type() != ov::element::f32 && name == "logits") {
             rows = std::make_shared<ov::op::v0::Convert>(rows, ov::element::f32);
         }
         rows = reshaped(rows, {-1, row_width(rows.get_partial_shape())});
-        rows.get_tensor().set_names(names);
         result->input(0).replace_source_output(rows);
+        rows.get_tensor().set_names({name});
     }
     part.validate_nodes_and_infer_types();
 }
@@ -211,8 +215,9 @@ void make_paged(const std::shared_ptr<ov::Model>& part, const PartRange& range) 
     try {
         rewrite(part, range);
     } catch (const ov::Exception& fault) {
-        throw Error(ErrorCode::kUnsupported, fmt::format("the paged rewrite of {} failed: {}",
-                                                         to_string(range), fault.what()));
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("the paged rewrite of {} failed: {}", to_string(range),
+                                openvino_reason(fault.what())));
     }
 }
 

@@ -14,6 +14,7 @@
 #include "cut/cut.hpp"
 #include "cut/data_flow.hpp"
 #include "cut/shape_rewiring.hpp"
+#include "model/openvino_error.hpp"
 
 namespace shardline {
 
@@ -259,7 +260,7 @@ ov::ParameterVector Cutter::reached_parameters() const {
             throw Error(ErrorCode::kUnsupported,
                         fmt::format("the part {} would need the input '{}', which stays with the "
                                     "first part",
-                                    to_string(range_), input_name(*parameter)));
+                                    to_string(range_), port_name(*parameter)));
         }
         parameters.push_back(parameter);
     }
@@ -294,8 +295,8 @@ std::shared_ptr<ov::Model> cut_part(std::shared_ptr<ov::Model> model, const Part
     try {
         return Cutter(std::move(model), range).cut();
     } catch (const ov::Exception& fault) {
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("cannot cut {}: {}", to_string(range), fault.what()));
+        throw Error(ErrorCode::kUnsupported, fmt::format("cannot cut {}: {}", to_string(range),
+                                                         openvino_reason(fault.what())));
     }
 }
 

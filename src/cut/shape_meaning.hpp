@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <openvino/openvino.hpp>
-#include <unordered_map>
 #include <vector>
 
 #include "cut/data_flow.hpp"
@@ -21,24 +20,10 @@ struct DimensionMeaning {
 
 using ShapeMeaning = std::vector<DimensionMeaning>;
 
-// Tells what every dimension of a tensor counts: repeats shape inference on copies of the ops with
-// a batch, a sequence, a past and a total of distinct primes and reads off which one shows. Copies
-// only what the asked tensors depend on, never constants. The graph must not change meanwhile.
-class ShapeMeanings final {
-public:
-    explicit ShapeMeanings(const DataFlow& flow) : flow_(flow) {}
-
-    // Of all `outputs`, in order. A dimension that stays unknown is reported as kUnknown.
-    std::vector<ShapeMeaning> of(const std::vector<ov::Output<ov::Node>>& outputs);
-
-private:
-    struct Extents;
-
-    void infer(const std::vector<ov::Output<ov::Node>>& outputs, const Extents& extents);
-    std::shared_ptr<ov::Node> copy(const ov::Node& node, const Extents& extents);
-
-    const DataFlow& flow_;
-    std::unordered_map<const ov::Node*, std::shared_ptr<ov::Node>> copies_;
-};
+// Tells what every dimension of each of `outputs` counts: shape inference is repeated with a
+// batch, a sequence, a past and a total of tell-tale sizes, and which of them shows is read off.
+// A tensor of unknown rank has an empty meaning.
+std::vector<ShapeMeaning> shape_meanings(const DataFlow& flow,
+                                         const std::vector<ov::Output<ov::Node>>& outputs);
 
 }  // namespace shardline

@@ -44,8 +44,7 @@ ShapeRewiring::ShapeRewiring(const DataFlow& flow, std::vector<ForeignShape> for
     for (const ShapeSource& source : sources_) {
         asked.push_back(source.original);
     }
-    ShapeMeanings meanings(flow);
-    std::vector<ShapeMeaning> answers = meanings.of(asked);
+    const std::vector<ShapeMeaning> answers = shape_meanings(flow, asked);
     const auto counterparts = answers.begin() + static_cast<std::ptrdiff_t>(foreign_.size());
     const auto own = counterparts + static_cast<std::ptrdiff_t>(foreign_.size());
     foreign_meanings_.assign(answers.begin(), counterparts);
