@@ -28,7 +28,9 @@ void chunk_maxima(std::span<const float> logits, std::size_t chunk, std::vector<
 void softmax_weights(std::span<const float> logits, float max, float scale,
                      std::vector<float>& weights);
 
-// Sum of weights[begin, end).
 double sum_weights(std::span<const float> weights);
+
+// Sets to 0 every weight below `least`, and those equal to it that stand after place `last_equal`.
+void drop_light_weights(std::span<float> weights, float least, std::size_t last_equal);
 
 }  // namespace shardline

@@ -1,6 +1,7 @@
 #include "sampling/sampler.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -24,6 +25,14 @@ bool usable(std::span<const float> logits, const LogitScan& scan) {
     return scan.argmax != 0 || logits.size() == 1 ||
            std::any_of(logits.begin(), logits.end(),
                        [&](float logit) { return logit != scan.max; });
+}
+
+// Weights are between 0 and 1: their bits, read as a number, grow with them. Four classes an
+// octave.
+constexpr std::size_t kNumSizeClasses = (0x3f800000U >> 21) + 1;
+
+std::size_t size_class(float weight) {
+    return std::bit_cast<std::uint32_t>(weight) >> 21;
 }
 
 // Where the running sum passes `target`, never a place without weight.
@@ -135,37 +144,16 @@ std::int64_t Sampler::draw(std::span<const float> logits, float max, const Sampl
     // A temperature near 0 must not make the scale infinite: 0 times infinity is no weight.
     const float scale = std::min(1.0F / params.temperature, 1e30F);
     softmax_weights(logits, max, scale, weights_);
-    const bool top_k = params.top_k > 0 && params.top_k < logits.size();
-    const bool top_p = params.top_p < 1.0F;
-    if (!top_k && !top_p) {
-        if (params.min_p > 0.0F) {
-            const float least = params.min_p;
-            std::transform(weights_.begin(), weights_.end(), weights_.begin(),
-                           [least](float weight) { return weight >= least ? weight : 0.0F; });
-        }
-        return draw_from_weights(uniform);
-    }
-    if (top_k) {
-        gather(largest_bound(weights_, params.top_k));
+    if (params.top_k > 0 && params.top_k < logits.size()) {
         keep_top_k(params.top_k);
     }
-    if (top_p) {
-        double total = 0.0;
-        if (top_k) {
-            for (const Candidate& candidate : candidates_) {
-                total += static_cast<double>(candidate.weight);
-            }
-        } else {
-            // All weights below this one together are less than what top_p leaves out.
-            total = sum_weights(weights_);
-            gather(static_cast<float>((1.0 - static_cast<double>(params.top_p)) * total /
-                                      static_cast<double>(weights_.size())));
-        }
-        keep_top_p(static_cast<double>(params.top_p) * total);
+    if (params.top_p < 1.0F) {
+        keep_top_p(static_cast<double>(params.top_p) * sum_weights(weights_));
     }
-    std::erase_if(candidates_,
-                  [&](const Candidate& candidate) { return candidate.weight < params.min_p; });
-    return draw_from_candidates(uniform);
+    if (params.min_p > 0.0F) {
+        drop_light_weights(weights_, params.min_p, weights_.size());
+    }
+    return draw_from_weights(uniform);
 }
 
 std::int64_t Sampler::draw_from_weights(double uniform) const {
@@ -186,33 +174,8 @@ std::int64_t Sampler::draw_from_weights(double uniform) const {
     return static_cast<std::int64_t>(last_begin + walk(all.subspan(last_begin, size), kBeyondAll));
 }
 
-std::int64_t Sampler::draw_from_candidates(double uniform) const {
-    double total = 0.0;
-    for (const Candidate& candidate : candidates_) {
-        total += static_cast<double>(candidate.weight);
-    }
-    double rest = uniform * total;
-    for (const Candidate& candidate : candidates_) {
-        rest -= static_cast<double>(candidate.weight);
-        if (rest < 0.0) {
-            return candidate.token;
-        }
-    }
-    return candidates_.back().token;
-}
-
 bool Sampler::ranks_before(const Candidate& a, const Candidate& b) {
     return a.weight > b.weight || (a.weight == b.weight && a.token < b.token);
-}
-
-void Sampler::gather(float least_weight) {
-    const float least = std::max(least_weight, kLeastWeight);
-    candidates_.clear();
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-        if (weights_[i] >= least) {
-            candidates_.push_back({weights_[i], static_cast<std::uint32_t>(i)});
-        }
-    }
 }
 
 // A value that at least `count` values reach: the count-th largest of the chunks' maxima. So the
@@ -228,19 +191,47 @@ float Sampler::largest_bound(std::span<const float> values, std::size_t count) {
 }
 
 void Sampler::keep_top_k(std::size_t count) {
-    if (candidates_.size() <= count) {
-        return;
+    const float least = std::max(largest_bound(weights_, count), kLeastWeight);
+    ranked_.clear();
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+        if (weights_[i] >= least) {
+            ranked_.push_back({weights_[i], static_cast<std::uint32_t>(i)});
+        }
     }
-    ranked_ = candidates_;
-    const auto last = ranked_.begin() + static_cast<std::ptrdiff_t>(count - 1);
+    const std::size_t kept = std::min(count, ranked_.size());  // the largest, 1, is there
+    const auto last = ranked_.begin() + static_cast<std::ptrdiff_t>(kept - 1);
     std::nth_element(ranked_.begin(), last, ranked_.end(), ranks_before);
-    drop_after(*last);
+    drop_light_weights(weights_, last->weight, last->token);
 }
 
-// Halves the candidates by rank until the one that brings the sum of the better ones to `target`
-// is found: linear on average, where sorting a flat distribution would not be.
+// Sums the weights by size class first, a few classes an octave: only the class in which the sum
+// of the better ones passes `target` has to be ranked.
 void Sampler::keep_top_p(double target) {
-    ranked_ = candidates_;
+    class_sums_.assign(kNumSizeClasses, 0.0);
+    for (float weight : weights_) {
+        class_sums_[size_class(weight)] += static_cast<double>(weight);
+    }
+    double sum = 0.0;
+    std::size_t edge = kNumSizeClasses - 1;
+    while (edge > 0 && sum + class_sums_[edge] < target) {
+        sum += class_sums_[edge--];
+    }
+    ranked_.clear();
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+        if (weights_[i] > 0.0F && size_class(weights_[i]) == edge) {
+            ranked_.push_back({weights_[i], static_cast<std::uint32_t>(i)});
+        }
+    }
+    if (ranked_.empty()) {
+        return;  // rounding: all of them do not quite reach the target
+    }
+    const Candidate last = last_within(target - sum);
+    drop_light_weights(weights_, last.weight, last.token);
+}
+
+// Of ranked_, the one that brings the sum of the better ones to `target`. Halves the range by rank:
+// linear on average, where sorting a flat distribution would not be.
+Sampler::Candidate Sampler::last_within(double target) {
     auto begin = ranked_.begin();
     auto end = ranked_.end();
     double sum = 0.0;
@@ -258,12 +249,7 @@ void Sampler::keep_top_p(double target) {
             begin = middle;
         }
     }
-    drop_after(*begin);
-}
-
-void Sampler::drop_after(const Candidate& last) {
-    std::erase_if(candidates_,
-                  [&](const Candidate& candidate) { return ranks_before(last, candidate); });
+    return *begin;
 }
 
 void Sampler::report_logprobs(std::span<const float> logits, float max,

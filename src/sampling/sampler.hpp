@@ -69,12 +69,10 @@ private:
     std::int64_t draw(std::span<const float> logits, float max, const SamplingParams& params,
                       double uniform);
     std::int64_t draw_from_weights(double uniform) const;
-    std::int64_t draw_from_candidates(double uniform) const;
-    void gather(float least_weight);
     float largest_bound(std::span<const float> values, std::size_t count);
     void keep_top_k(std::size_t count);
     void keep_top_p(double target);
-    void drop_after(const Candidate& last);
+    Candidate last_within(double target);
 
     void report_logprobs(std::span<const float> logits, float max, std::uint32_t num_alternatives,
                          SampledToken& sampled);
@@ -82,9 +80,9 @@ private:
     std::vector<float> adjusted_;
     std::vector<std::uint32_t> seen_;  // seen_[token] == round_: met in this round
     std::uint32_t round_ = 0;
-    std::vector<float> weights_;  // of the whole vocabulary, the largest is 1
+    std::vector<float> weights_;  // of the whole vocabulary, the largest is 1, dropped ones 0
     std::vector<float> maxima_;
-    std::vector<Candidate> candidates_;  // ascending by token
+    std::vector<double> class_sums_;
     std::vector<Candidate> ranked_;
 };
 

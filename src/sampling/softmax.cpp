@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -57,6 +58,16 @@ double sum_weights(std::span<const float> weights) {
         total += sum;
     }
     return total;
+}
+
+void drop_light_weights(std::span<float> weights, float least, std::size_t last_equal) {
+    const std::size_t end_equal = std::min(last_equal + 1, weights.size());
+    for (std::size_t i = 0; i < end_equal; ++i) {
+        weights[i] = weights[i] >= least ? weights[i] : 0.0F;
+    }
+    for (std::size_t i = end_equal; i < weights.size(); ++i) {
+        weights[i] = weights[i] > least ? weights[i] : 0.0F;
+    }
 }
 
 }  // namespace shardline
