@@ -58,12 +58,11 @@ std::string dump(const ordered_json& document) {
 
 }  // namespace
 
-GgufConfig make_gguf_config(const GgufHeader& header, const ov::AnyMap& tokenizer) {
+GgufConfig make_gguf_config(const std::string& name, const GgufHeader& header,
+                            const ov::AnyMap& tokenizer) {
     const std::string architecture(header.architecture());
     ordered_json config;
-    if (const auto name = header.text("general.name"); name && !name->empty()) {
-        config["name"] = *name;
-    }
+    config["name"] = name;
     config["model_type"] = architecture;
     constexpr std::array<std::pair<const char*, const char*>, 8> kNumbers = {{
         {"max_position_embeddings", "context_length"},
@@ -75,9 +74,9 @@ GgufConfig make_gguf_config(const GgufHeader& header, const ov::AnyMap& tokenize
         {"head_dim", "attention.key_length"},
         {"sliding_window", "attention.sliding_window"},
     }};
-    for (const auto& [name, key] : kNumbers) {
+    for (const auto& [member, key] : kNumbers) {
         if (const auto value = header.number(architecture + "." + key)) {
-            config[name] = *value;
+            config[member] = *value;
         }
     }
     if (const auto base = header.real(architecture + ".rope.freq_base")) {

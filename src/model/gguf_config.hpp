@@ -14,6 +14,9 @@ struct GgufConfig {
 
 // What the files beside the model say, in the words of Hugging Face's config.json, from the
 // GGUF's metadata; the ids that end an answer also from `tokenizer` (see TokenizerWriter).
-GgufConfig make_gguf_config(const GgufHeader& header, const ov::AnyMap& tokenizer);
+// `name` is what the model will be served as: the file's, since "general.name" is prose
+// that nobody would type.
+GgufConfig make_gguf_config(const std::string& name, const GgufHeader& header,
+                            const ov::AnyMap& tokenizer);
 
 }  // namespace shardline

@@ -130,7 +130,7 @@ void import_gguf(const fs::path& file, const fs::path& directory,
     ov::save_model(model, (work.path() / kModelXmlName).string(), /*compress_to_fp16=*/false);
 
     report("writing tokenizer", 0.85);
-    const GgufConfig config = make_gguf_config(header, metadata);
+    const GgufConfig config = make_gguf_config(file.stem().string(), header, metadata);
     write_file_atomically(work.path() / "config.json", config.config_json);
     write_file_atomically(work.path() / "generation_config.json", config.generation_config_json);
     if (write_tokenizer) {
