@@ -38,8 +38,9 @@ private:
     std::uint64_t end_ = 0;
 };
 
-// Constants up to this size are part of every shard.
-inline constexpr std::uint64_t kSmallConstantBytes = std::uint64_t{64} << 10;
+// Constants up to this size are part of every shard: far more than any shape, far less than the
+// scales of a quantised matrix.
+inline constexpr std::uint64_t kSmallConstantBytes = 4096;
 
 // Ranges of the constants that `part` holds, one for each of them, unsorted. `part` is a graph
 // read from the model's files or cut from one; constants made since then (by passes) have no
