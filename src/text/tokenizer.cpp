@@ -171,11 +171,15 @@ struct Tokenizer::State {
     TokenizerConfig config;
     std::vector<std::int64_t> eos_token_ids;
 
+    // The same graph for text without markers. Few prompts need it, so it is compiled late; it is
+    // read at once, because the files may be gone by then.
     std::mutex plain_mutex;
-    std::optional<TextModel> plain_encoder;  // guarded by plain_mutex; made when first needed
+    std::shared_ptr<ov::Model> plain_model;  // guarded by plain_mutex; null once compiled
+    std::optional<TextModel> plain_encoder;  // guarded by plain_mutex
 
     void open_models(const std::filesystem::path& directory);
     void name_tokens(const ov::Model& tokenizer);
+    void read_plain_model();
     TextModel& plain();
     std::vector<std::int64_t> encode(TextModel& model, std::string_view text);
     bool holds_marker(const std::vector<std::int64_t>& ids) const;
@@ -194,6 +198,7 @@ void Tokenizer::State::open_models(const std::filesystem::path& directory) {
     markers = find_markers(marked, *detokenizer);
     config = read_tokenizer_config(directory);
     name_tokens(*tokenizer);
+    read_plain_model();
     encoder.emplace(core, tokenizer);
     if (!encode(*encoder, "a").empty()) {
         return;
@@ -238,18 +243,22 @@ void Tokenizer::State::name_tokens(const ov::Model& tokenizer) {
     }
 }
 
+void Tokenizer::State::read_plain_model() {
+    plain_model = read_text_model(core, tokenizer_path);
+    take_added_ids(*plain_model);
+    disable_truncation(*plain_model);
+    std::vector<std::int64_t> ids;
+    for (const auto& marker : markers) {
+        ids.push_back(marker.id);
+    }
+    make_text_plain(*plain_model, ids);
+}
+
 TextModel& Tokenizer::State::plain() {
     std::lock_guard lock(plain_mutex);
     if (!plain_encoder) {
-        const auto model = read_text_model(core, tokenizer_path);
-        take_added_ids(*model);
-        disable_truncation(*model);
-        std::vector<std::int64_t> ids;
-        for (const auto& marker : markers) {
-            ids.push_back(marker.id);
-        }
-        make_text_plain(*model, ids);
-        plain_encoder.emplace(core, model);
+        plain_encoder.emplace(core, plain_model);
+        plain_model.reset();
     }
     return *plain_encoder;
 }
