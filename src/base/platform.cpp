@@ -174,6 +174,9 @@ int ChildProcess::pid() const {
 }
 
 bool ChildProcess::running() const {
+    if (state_->pid < 0) {
+        return false;
+    }
     siginfo_t info{};
     // WNOWAIT leaves the child to be reaped by terminate(), so that its id stays ours until then.
     return waitid(P_PID, static_cast<id_t>(state_->pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -223,6 +226,7 @@ void ChildProcess::terminate(std::chrono::milliseconds grace) {
         return;
     }
     kill(state_->pid, SIGTERM);
+    kill(state_->pid, SIGCONT);  // a stopped one would not hear it
     const auto deadline = std::chrono::steady_clock::now() + grace;
     while (waitpid(state_->pid, nullptr, WNOHANG) == 0) {
         if (std::chrono::steady_clock::now() >= deadline) {

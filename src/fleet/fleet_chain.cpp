@@ -26,6 +26,7 @@ constexpr int kLocalFleetDays = 3650;  // as long as the process may run
 constexpr auto kFirstRetry = std::chrono::milliseconds(250);
 constexpr auto kLastRetry = std::chrono::seconds(4);
 constexpr auto kMoment = std::chrono::milliseconds(1);
+constexpr auto kLocalWorkerGrace = std::chrono::milliseconds(500);
 constexpr auto kDescribeTimeout = std::chrono::seconds(5);
 
 std::uint64_t share_of_host_memory(const FleetOptions& options) {
@@ -198,6 +199,10 @@ bool FleetChain::State::try_again() {
         return true;
     } catch (const Error& error) {
         room_logger("fleet")->warn("chain is still down: {}", error.what());
+        // One of ours that runs but does not answer hangs: only a new process helps.
+        for (LocalWorker& worker : local_workers) {
+            worker.process.terminate(kLocalWorkerGrace);
+        }
         return false;
     }
 }
