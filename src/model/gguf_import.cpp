@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <openvino/frontend/extension/decoder_transformation.hpp>
 #include <openvino/frontend/gguf/adapt_to_genai.hpp>
 #include <openvino/frontend/gguf/frontend.hpp>
@@ -39,8 +40,8 @@ public:
                         fmt::format("{} is already there; remove it or choose another place",
                                     target.string()));
         }
-        path_ = target_;
-        path_ += fmt::format(".importing-{}", own_pid());
+        remove_abandoned();
+        path_ = target_.string() + kMark + std::to_string(own_pid());
         fs::remove_all(path_);
         fs::create_directories(path_);
     }
@@ -64,25 +65,37 @@ public:
     }
 
 private:
+    static constexpr const char* kMark = ".importing-";  // the process id follows
+
+    // What an import left behind that was killed.
+    void remove_abandoned() const {
+        const std::string prefix = target_.filename().string() + kMark;
+        std::error_code error;
+        for (const auto& entry : fs::directory_iterator(target_.parent_path(), error)) {
+            const std::string name = entry.path().filename().string();
+            int pid = 0;
+            const char* end = name.data() + name.size();
+            if (name.starts_with(prefix) &&
+                std::from_chars(name.data() + prefix.size(), end, pid).ptr == end && pid > 0 &&
+                process_memory(pid).anonymous_bytes == 0) {
+                fs::remove_all(entry.path(), error);
+            }
+        }
+    }
+
     fs::path target_;
     fs::path path_;
 };
 
 std::shared_ptr<ov::Model> convert(const fs::path& file) {
-    try {
-        gguf::FrontEnd frontend;
-        frontend.add_extension(std::make_shared<ov::frontend::DecoderTransformationExtension>(
-            gguf::pass::GGUFMakeStateful()));
-        auto model = frontend.convert(frontend.load(file.string()));
-        ov::pass::Manager passes;
-        passes.register_pass<gguf::pass::AdaptToGenAI>();
-        passes.run_passes(model);
-        return model;
-    } catch (const ov::Exception& error) {
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("OpenVINO cannot convert {}: {}", file.string(),
-                                openvino_reason(error.what())));
-    }
+    gguf::FrontEnd frontend;
+    frontend.add_extension(std::make_shared<ov::frontend::DecoderTransformationExtension>(
+        gguf::pass::GGUFMakeStateful()));
+    auto model = frontend.convert(frontend.load(file.string()));
+    ov::pass::Manager passes;
+    passes.register_pass<gguf::pass::AdaptToGenAI>();
+    passes.run_passes(model);
+    return model;
 }
 
 ov::AnyMap tokenizer_metadata(const ov::Model& model) {
@@ -105,22 +118,17 @@ void require_disk_space(const fs::path& directory, std::uint64_t bytes) {
     }
 }
 
-}  // namespace
-
-void import_gguf(const fs::path& file, const fs::path& directory,
-                 const TokenizerWriter& write_tokenizer, const ImportProgress& progress) {
-    const auto report = [&](const char* phase, double fraction) {
-        if (progress) {
-            progress(phase, fraction);
-        }
-    };
-    report("checking", 0.0);
-    const MappedFile mapped(file);
-    const GgufHeader header = GgufHeader::parse(mapped.bytes());
+// Reads the whole header and checks that there is something to be made of it.
+GgufHeader checked_header(const MappedFile& mapped) {
+    GgufHeader header = GgufHeader::parse(mapped.bytes());
     require_importable(header);
-    DirectoryInProgress work(directory);
-    require_disk_space(work.path(), mapped.bytes().size());
+    return header;
+}
 
+void import_into(DirectoryInProgress& work, const fs::path& file, const MappedFile& mapped,
+                 const GgufHeader& header, const TokenizerWriter& write_tokenizer,
+                 const ImportProgress& report) {
+    require_disk_space(work.path(), mapped.bytes().size());
     report("converting", 0.02);
     const std::shared_ptr<ov::Model> model = convert(file);
     apply_rope_factors(model, header, mapped.bytes());
@@ -141,6 +149,33 @@ void import_gguf(const fs::path& file, const fs::path& directory,
     ModelSource::open(work.path());  // also shows that a full disk cut nothing short
     work.commit();
     report("done", 1.0);
+}
+
+}  // namespace
+
+void import_gguf(const fs::path& file, const fs::path& directory,
+                 const TokenizerWriter& write_tokenizer, const ImportProgress& progress) {
+    const ImportProgress report = [&](const char* phase, double fraction) {
+        if (progress) {
+            progress(phase, fraction);
+        }
+    };
+    report("checking", 0.0);
+    const MappedFile mapped(file);
+    try {
+        const GgufHeader header = checked_header(mapped);
+        DirectoryInProgress work(directory);
+        import_into(work, file, mapped, header, write_tokenizer, report);
+    } catch (const Error& error) {
+        throw Error(error.code(), fmt::format("cannot import {}: {}", file.string(), error.what()));
+    } catch (const fs::filesystem_error& error) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("cannot import {}: {}", file.string(), error.what()));
+    } catch (const ov::Exception& error) {
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("cannot import {}: OpenVINO: {}", file.string(),
+                                openvino_reason(error.what())));
+    }
 }
 
 }  // namespace shardline

@@ -153,7 +153,7 @@ ModelInfo describe(const fs::path& directory, const ov::Model& model, std::uint6
 
 }  // namespace
 
-ModelSource ModelSource::open(const fs::path& directory) {
+ModelSource ModelSource::open(const fs::path& directory) try {
     require_model_files(directory);
     const fs::path xml_file = directory / kModelXmlName;
     const std::string xml = read_text_file(xml_file, kMaxModelXmlBytes);
@@ -164,6 +164,8 @@ ModelSource ModelSource::open(const fs::path& directory) {
     source.weight_map_ = WeightMap::parse(xml, xml_file.string(), source.fingerprint_.bin_bytes);
     source.info_ = describe(directory, *source.read_graph(), source.fingerprint_.bin_bytes);
     return source;
+} catch (const fs::filesystem_error& error) {
+    throw Error(ErrorCode::kInvalidArgument, error.what());
 }
 
 std::shared_ptr<ov::Model> ModelSource::read_graph() const {

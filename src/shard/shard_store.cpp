@@ -41,7 +41,12 @@ fs::path model_directory(const fs::path& root, const ModelFingerprint& fingerpri
 }
 
 File open_lock(const fs::path& directory) {
-    fs::create_directories(directory);
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("cannot make {}: {}", directory.string(), error.message()));
+    }
     File lock = File::open_or_create(directory / kLockName);
     if (!lock.try_lock()) {
         throw Error(ErrorCode::kUnavailable,

@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
+using testing::UnorderedElementsAre;
 
 class SmolLm2ImportTest : public testing::Test {
 protected:
@@ -58,7 +59,7 @@ TEST_F(SmolLm2ImportTest, MakesACompleteDirectory) {
     EXPECT_THAT(entries(), ElementsAre("smol"));
 
     const ModelInfo info = ModelSource::open(directory).info();
-    EXPECT_EQ(info.name, "Smollm2 135M 8k Lc100K Mix1 Ep2");
+    EXPECT_EQ(info.name, "SmolLM2-135M-Instruct.Q4_1");
     EXPECT_EQ(info.architecture, "llama");
     EXPECT_EQ(info.num_layers, 30U);
     EXPECT_EQ(info.hidden_size, 576U);
@@ -93,6 +94,14 @@ TEST_F(SmolLm2ImportTest, LeavesNothingBehindWhenItFails) {
                              {}),
                  Error);
     EXPECT_THAT(entries(), ElementsAre());
+}
+
+TEST_F(SmolLm2ImportTest, RemovesWhatAKilledImportLeft) {
+    constexpr int kNobody = 2147483000;  // beyond any process id
+    fs::create_directories(scratch_.path() / ("smol.importing-" + std::to_string(kNobody)) / "x");
+    fs::create_directories(scratch_.path() / "smol.importing-1");  // somebody at work
+    import_gguf(file_, scratch_.path() / "smol", {}, {});
+    EXPECT_THAT(entries(), UnorderedElementsAre("smol", "smol.importing-1"));
 }
 
 TEST_F(SmolLm2ImportTest, DoesNotWriteOverWhatIsThere) {
