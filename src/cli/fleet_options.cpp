@@ -73,6 +73,9 @@ void add_fleet_options(CLI::App& app, FleetArguments& arguments) {
     app.add_option("--kv-precision", arguments.kv_precision, "u8, f16 or f32: the whole fleet's")
         ->check(CLI::IsMember({"u8", "f16", "f32"}))
         ->capture_default_str();
+    app.add_option("--dynamic-quantization", arguments.dynamic_quantization,
+                   "values per scale of int8 activations; 0: none, slower and closest to f32")
+        ->capture_default_str();
 }
 
 FleetOptions to_fleet_options(const FleetArguments& arguments,
@@ -83,6 +86,7 @@ FleetOptions to_fleet_options(const FleetArguments& arguments,
     options.local_workers = arguments.local_workers;
     options.keep_layers = arguments.keep_layers;
     options.numeric.kv_cache_precision = arguments.kv_precision;
+    options.numeric.dynamic_quantization_group = arguments.dynamic_quantization;
     options.device = arguments.device;
     options.num_threads = arguments.threads;
     options.memory_bytes = arguments.memory.empty() ? 0 : parse_bytes(arguments.memory);

@@ -23,6 +23,7 @@ struct FleetArguments {
     std::uint32_t threads = 0;
     std::uint32_t context = 0;
     std::string kv_precision = "u8";
+    std::uint32_t dynamic_quantization = NumericSettings{}.dynamic_quantization_group;
     std::uint32_t max_sequences = 64;  // no flag: the benches lower it
 };
 
