@@ -47,8 +47,6 @@ private:
     const std::vector<std::uint32_t>& all_rows(std::size_t rows);
     std::size_t rows_given(const StepPlan& plan, const Activations& activations) const;
     void bind_activations(const Activations& activations, std::size_t rows);
-    void bind_activation(const ActivationPort& input, const Tensor& tensor, std::size_t rows);
-    void check_token_ids(const Tensor& ids) const;
     void write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept);
     Activations empty_outputs() const;
     Tensor take_output(const ActivationPort& output, std::size_t rows,
@@ -119,63 +117,23 @@ std::size_t PagedExecutor::rows_given(const StepPlan& plan, const Activations& a
 }
 
 void PagedExecutor::bind_activations(const Activations& activations, std::size_t rows) {
-    for (const Tensor& tensor : activations) {
-        const auto known = [&](const ActivationPort& input) { return input.name == tensor.name; };
-        if (std::none_of(ports_.inputs.begin(), ports_.inputs.end(), known)) {
-            throw Error(
-                ErrorCode::kCorrupt,
-                fmt::format("a step brings '{}', which part {} does not take", tensor.name, name_));
-        }
-    }
+    check_activations(ports_, activations, rows, name_);
     for (const ActivationPort& input : ports_.inputs) {
-        const auto named = [&](const Tensor& tensor) { return tensor.name == input.name; };
-        const auto found = std::find_if(activations.begin(), activations.end(), named);
-        if (found == activations.end()) {
-            throw Error(ErrorCode::kCorrupt,
-                        fmt::format("a step lacks '{}', which part {} takes", input.name, name_));
+        const Tensor& tensor = *find_tensor(activations, input.name);
+        if (input.name == "input_ids") {
+            check_token_ids(tensor, vocabulary_);
         }
-        bind_activation(input, *found, rows);
-    }
-}
-
-void PagedExecutor::bind_activation(const ActivationPort& input, const Tensor& tensor,
-                                    std::size_t rows) {
-    const std::size_t elements = rows * input.row_elements;
-    const bool leads_with_rows =
-        !tensor.shape.empty() && tensor.shape.front() == static_cast<std::int64_t>(rows);
-    if (tensor.type != input.type || !leads_with_rows || num_elements(tensor.shape) != elements ||
-        tensor.bytes.size() != elements * element_size_bytes(input.type)) {
-        throw Error(ErrorCode::kCorrupt,
-                    fmt::format("'{}' is {} [{}] of {} bytes; part {} takes {} rows of {} {}",
-                                tensor.name, element_type_name(tensor.type),
-                                fmt::join(tensor.shape, ","), tensor.bytes.size(), name_, rows,
-                                input.row_elements, element_type_name(input.type)));
-    }
-    if (input.name == "input_ids") {
-        check_token_ids(tensor);
-    }
-    const ov::Shape shape = shape_of_rows(input.port.get_partial_shape(), rows);
-    const ov::element::Type type = input.port.get_element_type();
-    const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
-    if (address % type.size() == 0) {
-        // The plugin only reads inputs; the constructor over const memory would make it copy.
-        infer_.set_tensor(input.port,
-                          ov::Tensor(type, shape, const_cast<char*>(tensor.bytes.data())));
-        return;
-    }
-    ov::Tensor aligned(type, shape);
-    std::memcpy(aligned.data(), tensor.bytes.data(), tensor.bytes.size());
-    infer_.set_tensor(input.port, aligned);
-}
-
-void PagedExecutor::check_token_ids(const Tensor& ids) const {
-    for (std::size_t i = 0; i < ids.bytes.size() / sizeof(std::int64_t); ++i) {
-        std::int64_t id = 0;
-        std::memcpy(&id, ids.bytes.data() + i * sizeof(id), sizeof(id));
-        if (id < 0 || (vocabulary_ > 0 && id >= vocabulary_)) {
-            throw Error(
-                ErrorCode::kInvalidArgument,
-                fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary_));
+        const ov::Shape shape = shape_of_rows(input.port.get_partial_shape(), rows);
+        const ov::element::Type type = input.port.get_element_type();
+        const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
+        if (address % type.size() == 0) {
+            // Inputs are only read, whatever the constructor over foreign memory wants.
+            infer_.set_tensor(input.port,
+                              ov::Tensor(type, shape, const_cast<char*>(tensor.bytes.data())));
+        } else {
+            ov::Tensor aligned(type, shape);
+            std::memcpy(aligned.data(), tensor.bytes.data(), tensor.bytes.size());
+            infer_.set_tensor(input.port, aligned);
         }
     }
 }

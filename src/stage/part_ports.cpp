@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -92,6 +93,55 @@ PartPorts describe_ports(const ov::CompiledModel& compiled, const PartRange& ran
         ports.outputs.push_back(activation_port(port_name(port), port, range));
     }
     return ports;
+}
+
+const Tensor* find_tensor(const Activations& activations, const std::string& name) {
+    const auto found = std::find_if(activations.begin(), activations.end(),
+                                    [&](const Tensor& tensor) { return tensor.name == name; });
+    return found == activations.end() ? nullptr : &*found;
+}
+
+void check_activations(const PartPorts& ports, const Activations& activations, std::size_t rows,
+                       const std::string& part) {
+    for (const ActivationPort& input : ports.inputs) {
+        const Tensor* tensor = find_tensor(activations, input.name);
+        if (tensor == nullptr) {
+            throw Error(ErrorCode::kCorrupt,
+                        fmt::format("a step lacks '{}', which part {} takes", input.name, part));
+        }
+        const std::size_t elements = rows * input.row_elements;
+        const bool leads_with_rows =
+            !tensor->shape.empty() && tensor->shape.front() == static_cast<std::int64_t>(rows);
+        if (tensor->type != input.type || !leads_with_rows ||
+            num_elements(tensor->shape) != elements ||
+            tensor->bytes.size() != elements * element_size_bytes(input.type)) {
+            throw Error(ErrorCode::kCorrupt,
+                        fmt::format("'{}' is {} [{}] of {} bytes; part {} takes {} rows of {} {}",
+                                    tensor->name, element_type_name(tensor->type),
+                                    fmt::join(tensor->shape, ","), tensor->bytes.size(), part, rows,
+                                    input.row_elements, element_type_name(input.type)));
+        }
+    }
+    if (activations.size() != ports.inputs.size()) {
+        std::string brought;
+        for (const Tensor& tensor : activations) {
+            brought += (brought.empty() ? "" : ", ") + tensor.name;
+        }
+        throw Error(ErrorCode::kCorrupt,
+                    fmt::format("a step brings {} to part {}, which takes {} of them", brought,
+                                part, ports.inputs.size()));
+    }
+}
+
+void check_token_ids(const Tensor& ids, std::int64_t vocabulary) {
+    for (std::size_t i = 0; i < ids.bytes.size() / sizeof(std::int64_t); ++i) {
+        std::int64_t id = 0;
+        std::memcpy(&id, ids.bytes.data() + i * sizeof(id), sizeof(id));
+        if (id < 0 || (vocabulary > 0 && id >= vocabulary)) {
+            throw Error(ErrorCode::kInvalidArgument,
+                        fmt::format("token id {} is outside the vocabulary of {}", id, vocabulary));
+        }
+    }
 }
 
 std::int64_t num_embedding_rows(const ov::Model& graph) {

@@ -38,6 +38,17 @@ struct PartPorts {
 // no fixed size.
 PartPorts describe_ports(const ov::CompiledModel& compiled, const PartRange& range);
 
+// Throws Error(kCorrupt) that names the tensor unless `activations` are the part's inputs, each
+// once, with `rows` rows.
+void check_activations(const PartPorts& ports, const Activations& activations, std::size_t rows,
+                       const std::string& part);
+
+// Null when there is none of that name.
+const Tensor* find_tensor(const Activations& activations, const std::string& name);
+
+// Throws Error(kInvalidArgument) on an id outside [0, vocabulary); 0: only negative ones.
+void check_token_ids(const Tensor& ids, std::int64_t vocabulary);
+
 // Rows of the table in which the graph looks up token ids; 0 when it has none. An id beyond them
 // would read foreign memory without an error.
 std::int64_t num_embedding_rows(const ov::Model& graph);

@@ -75,7 +75,6 @@ std::unique_ptr<StageExecutor> load_stage(const std::filesystem::path& model_dir
     std::shared_ptr<ov::Model> part = cut_part(source.read_graph(), spec.range);
     make_paged(part, spec.range);
     check_memory(part_footprint(*part, spec), spec);
-    progress("compile", 0.2);
     auto executor = make_paged_executor(std::move(part), spec, progress);
     release_unused_heap();
     room_logger("stage")->info("part {} of {} is loaded: {}", to_string(spec.range),
