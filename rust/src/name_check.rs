@@ -24,18 +24,18 @@ pub fn find_unknown<'env>(
         for instruction in walk(stream) {
             let unknown = match instruction {
                 Instruction::ApplyFilter(name, ..) => {
-                    (!is_known(environment, name, "name is filter")).then(|| ("filter", *name))
+                    (!is_known(environment, name, "name is filter")).then_some(("filter", *name))
                 }
                 Instruction::PerformTest(name, ..) => {
-                    (!is_known(environment, name, "name is test")).then(|| ("test", *name))
+                    (!is_known(environment, name, "name is test")).then_some(("test", *name))
                 }
                 Instruction::CallFunction(name, _) => {
                     let known = globals.contains(name) || own_names.contains(name);
-                    (!known && !is_engine_function(name)).then(|| ("function", *name))
+                    (!known && !is_engine_function(name)).then_some(("function", *name))
                 }
                 Instruction::CallMethod(name, _) => {
                     let known = KNOWN_METHODS.contains(name) || own_names.contains(name);
-                    (!known).then(|| ("method", *name))
+                    (!known).then_some(("method", *name))
                 }
                 _ => None,
             };

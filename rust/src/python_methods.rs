@@ -86,8 +86,8 @@ fn string_method(
     Some(match method {
         "split" => split(text, args, false),
         "rsplit" => split(text, args, true),
-        "partition" => partition(text, args, text_split_once),
-        "rpartition" => partition(text, args, text_rsplit_once),
+        "partition" => partition(text, args, false),
+        "rpartition" => partition(text, args, true),
         "removeprefix" => cut(text, args, |text, part| text.strip_prefix(part)),
         "removesuffix" => cut(text, args, |text, part| text.strip_suffix(part)),
         "casefold" => Ok(Value::from(text.to_lowercase())),
@@ -190,28 +190,21 @@ fn split_at_spaces(text: &str, limit: usize, from_end: bool) -> Vec<Value> {
     parts.into_iter().map(Value::from).collect()
 }
 
-type SplitOnce = fn(&str, &str) -> Option<(String, String)>;
-
-fn text_split_once(text: &str, separator: &str) -> Option<(String, String)> {
-    text.split_once(separator)
-        .map(|(a, b)| (a.to_string(), b.to_string()))
-}
-
-fn text_rsplit_once(text: &str, separator: &str) -> Option<(String, String)> {
-    text.rsplit_once(separator)
-        .map(|(a, b)| (a.to_string(), b.to_string()))
-}
-
-fn partition(text: &str, args: &[Value], split_once: SplitOnce) -> Result<Value, Error> {
+/// `partition`, or `rpartition` with `from_end`.
+fn partition(text: &str, args: &[Value], from_end: bool) -> Result<Value, Error> {
     let (separator,): (&str,) = from_args(args)?;
     if separator.is_empty() {
         return Err(Error::new(ErrorKind::InvalidOperation, "empty separator"));
     }
-    let is_last = split_once as usize == text_rsplit_once as SplitOnce as usize;
-    let parts = match split_once(text, separator) {
-        Some((before, after)) => [before, separator.to_string(), after],
-        None if is_last => [String::new(), String::new(), text.to_string()],
-        None => [text.to_string(), String::new(), String::new()],
+    let cut = if from_end {
+        text.rsplit_once(separator)
+    } else {
+        text.split_once(separator)
+    };
+    let parts = match cut {
+        Some((before, after)) => [before, separator, after],
+        None if from_end => ["", "", text],
+        None => [text, "", ""],
     };
     Ok(Value::from(Tuple::from(parts.map(Value::from).to_vec())))
 }

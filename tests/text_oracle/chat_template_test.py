@@ -31,7 +31,10 @@ class GenerationMark(Extension):
 def hugging_face_environment() -> ImmutableSandboxedEnvironment:
     def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
         return json.dumps(
-            value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+            value,
+            ensure_ascii=ensure_ascii,
+            indent=indent,
+            separators=separators,
             sort_keys=sort_keys,
         )
 
@@ -60,7 +63,8 @@ def render(source: str, conversation: dict, add_generation_prompt: bool) -> dict
             tools=conversation.get("tools"),
             documents=None,
             add_generation_prompt=add_generation_prompt,
-            **TOKENS, **conversation.get("variables", {}),
+            **TOKENS,
+            **conversation.get("variables", {}),
         )
     except UndefinedError as error:
         return {"fails": str(error)}
@@ -76,7 +80,9 @@ def request(source: str, conversation: dict, add_generation_prompt: bool) -> dic
     if "tools" in conversation:
         inputs["tools"] = conversation["tools"]
     return {
-        "template": source, "inputs": inputs, "add_generation_prompt": add_generation_prompt,
+        "template": source,
+        "inputs": inputs,
+        "add_generation_prompt": add_generation_prompt,
         **TOKENS,
     }
 

@@ -28,7 +28,10 @@ def run_lines(programs: Path):
         text = "".join(json.dumps(line) + "\n" for line in lines)
         done = subprocess.run(
             [programs / program, *arguments],
-            input=text.encode(), capture_output=True, check=False, timeout=600,
+            input=text.encode(),
+            capture_output=True,
+            check=False,
+            timeout=600,
         )
         assert done.returncode == 0, done.stderr.decode()
         answers = [json.loads(line) for line in done.stdout.decode().split("\n") if line]

@@ -18,11 +18,17 @@ def train(add_prefix: bool):
     sentences = ["".join(c for c in line if " " <= c < "\u0600") for line in lines()]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([line for line in sentences if 0 < len(line) < 2000]),
-        model_writer=model, model_type="bpe", vocab_size=2500, byte_fallback=True,
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=2500,
+        byte_fallback=True,
         character_coverage=1.0,
-        normalization_rule_name="identity", remove_extra_whitespaces=False,
-        add_dummy_prefix=add_prefix, allow_whitespace_only_pieces=True,
-        user_defined_symbols=["<tool_call>"], minloglevel=2,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=add_prefix,
+        allow_whitespace_only_pieces=True,
+        user_defined_symbols=["<tool_call>"],
+        minloglevel=2,
     )
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
@@ -56,13 +62,12 @@ def metadata_of(engine, add_prefix: bool) -> dict:
 def test_ids_and_text_equal_sentencepiece(add_prefix, programs, run_lines, tmp_path):
     engine = train(add_prefix)
     (tmp_path / "metadata.json").write_text(json.dumps(metadata_of(engine, add_prefix)))
-    subprocess.run(
-        [programs / "build_tokenizer", tmp_path / "metadata.json", tmp_path], check=True
-    )
+    subprocess.run([programs / "build_tokenizer", tmp_path / "metadata.json", tmp_path], check=True)
     # Here the package's text and ours differ by design: it drops NUL, and the marks of unknown and
     # control tokens are markers to us.
     texts = [
-        text for text in lines()
+        text
+        for text in lines()
         if "\x00" not in text and not any(mark in text for mark in ("<s>", "</s>", "<unk>", "▁"))
     ]
     assert len(texts) > 2000

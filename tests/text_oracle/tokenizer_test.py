@@ -71,7 +71,9 @@ def test_genai_opens_what_we_save(smollm2):
     theirs, ours = genai.Tokenizer(str(gguf)), genai.Tokenizer(str(folder))
     texts = [text for text in lines() if text][:400]
     assert not differences(
-        texts, [genai_ids(theirs, text) for text in texts], [genai_ids(ours, text) for text in texts]
+        texts,
+        [genai_ids(theirs, text) for text in texts],
+        [genai_ids(ours, text) for text in texts],
     )
     assert ours.get_eos_token_id() == theirs.get_eos_token_id()
     assert ours.get_bos_token() == theirs.get_bos_token()
@@ -83,7 +85,8 @@ def test_plain_text_has_no_control_ids_and_reads_back(smollm2, run_lines):
     texts = lines()
     got = run_lines("tokenize_lines", str(folder), lines=[{"text": text} for text in texts])
     back = run_lines(
-        "tokenize_lines", str(folder),
+        "tokenize_lines",
+        str(folder),
         lines=[{"ids": line["plain"], "skip_special": False} for line in got],
     )
     assert not differences(texts, texts, [line["text"] for line in back])
@@ -105,16 +108,18 @@ def hugging_face_qwen(gguf: Path):
     normal = {token: index for index, token in enumerate(tokens) if types[index] == 1}
     merges = [tuple(merge.split(" ")) for merge in metadata["tokenizer.ggml.merges"]]
     engine = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=normal, merges=merges))
-    engine.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([
-        tokenizers.pre_tokenizers.Split(
-            tokenizers.Regex(
-                r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
-                r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    engine.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(
+                tokenizers.Regex(
+                    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+                    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+                ),
+                "isolated",
             ),
-            "isolated",
-        ),
-        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     engine.decoder = tokenizers.decoders.ByteLevel()
     for index, token in enumerate(tokens):
         if types[index] in (3, 4):
