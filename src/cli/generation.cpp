@@ -21,16 +21,12 @@ double ms_since(Clock::time_point start) {
 }
 
 void submit(Coordinator& coordinator, Request request) {
-    switch (coordinator.engine().submit(std::move(request))) {
+    const SubmitResult result = coordinator.engine().submit(std::move(request));
+    switch (result.status) {
         case SubmitStatus::kAccepted: return;
-        case SubmitStatus::kQueueFull:
-            throw Error(ErrorCode::kResourceExhausted, "too many requests wait; try again later");
-        case SubmitStatus::kChainDown:
-            throw Error(ErrorCode::kUnavailable, coordinator.engine().chain_down_reason());
-        case SubmitStatus::kTooLong:
-            throw Error(ErrorCode::kInvalidArgument,
-                        "prompt and answer do not fit into the KV pool; give more --memory or ask "
-                        "for fewer tokens");
+        case SubmitStatus::kQueueFull: throw Error(ErrorCode::kResourceExhausted, result.reason);
+        case SubmitStatus::kChainDown: throw Error(ErrorCode::kUnavailable, result.reason);
+        case SubmitStatus::kTooLong: throw Error(ErrorCode::kInvalidArgument, result.reason);
     }
 }
 

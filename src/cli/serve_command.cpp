@@ -7,6 +7,7 @@
 #include "base/platform.hpp"
 #include "cli/commands.hpp"
 #include "cli/coordinator.hpp"
+#include "server/generation_defaults.hpp"
 #include "server/http_server.hpp"
 
 namespace shardline {
@@ -43,6 +44,8 @@ int run_serve(const ServeArguments& arguments) {
     for (const StageDescription& stage : coordinator.chain().stages()) {
         fmt::print(stderr, "{:<12} {}\n", to_string(stage.spec.range), stage.where);
     }
+    options.context_length = coordinator.chain().max_context();
+    options.default_sampling = read_generation_defaults(coordinator.model_directory());
     HttpServer server(options, coordinator.engine(), coordinator.tokenizer(),
                       coordinator.chat_template(), coordinator.model_info());
     const int port = server.start();
