@@ -3,18 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <limits>
-#include <numeric>
 
 namespace shardline {
 namespace {
 
 Activations logits(std::vector<std::int64_t> shape, std::size_t num_values) {
-    std::vector<float> values(num_values);
-    std::iota(values.begin(), values.end(), 0.0F);
-    std::string bytes(num_values * sizeof(float), '\0');
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    std::string bytes;
+    for (std::size_t i = 0; i < num_values; ++i) {
+        const auto value = static_cast<float>(i);
+        bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+    }
     return {{"logits", ElementType::kF32, std::move(shape), std::move(bytes)}};
 }
 
