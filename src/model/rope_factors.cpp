@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <openvino/core/graph_util.hpp>
 #include <openvino/op/constant.hpp>
 #include <openvino/op/cos.hpp>
 #include <openvino/op/multiply.hpp>

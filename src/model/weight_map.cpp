@@ -42,7 +42,7 @@ public:
     }
 
     std::multimap<std::string, ByteRange> take_constants() { return std::move(constants_); }
-    std::uint64_t end() const { return end_; }
+    std::uint64_t weights_end() const { return end_; }
     const std::string& last_name() const { return last_name_; }  // of the constant at the end
     std::size_t num_layers() const { return num_layers_; }
 
@@ -111,16 +111,16 @@ WeightMap WeightMap::parse(std::string_view xml, const std::string& file_name,
         throw Error(ErrorCode::kCorrupt,
                     fmt::format("{} is not an OpenVINO IR: it has no layers", file_name));
     }
-    if (walker.end() > bin_bytes) {
+    if (walker.weights_end() > bin_bytes) {
         throw Error(ErrorCode::kCorrupt,
                     fmt::format("the weights of {} are cut short: its constants, the last of them "
                                 "'{}', take {} bytes, but the .bin file has only {}; copy the "
                                 "model again",
-                                file_name, walker.last_name(), walker.end(), bin_bytes));
+                                file_name, walker.last_name(), walker.weights_end(), bin_bytes));
     }
     WeightMap map;
     map.constants_ = walker.take_constants();
-    map.end_ = walker.end();
+    map.end_ = walker.weights_end();
     return map;
 }
 
