@@ -8,7 +8,10 @@
 #include "cli/bench_report.hpp"
 #include "cli/commands.hpp"
 #include "cli/generation.hpp"
+#include "cut/cut.hpp"
+#include "model/model_source.hpp"
 #include "stage/bare_loop.hpp"
+#include "stage/stage_loader.hpp"
 
 namespace shardline {
 
@@ -93,14 +96,24 @@ BenchRow hop_row(const Side& split, std::size_t num_hops) {
     return result;
 }
 
+// Weights as they are in the file: what the device's kernels add to them is part of what is judged.
+std::uint64_t weights_in_file(const LayerMap& map, const PartRange& range) {
+    const auto first = map.layer_weights_bytes.begin();
+    return std::accumulate(first + range.layers.first, first + range.layers.last, map.shared_bytes);
+}
+
 void add_memory_rows(Coordinator& split, std::vector<BenchRow>& rows) {
+    const LayerMap map = map_layers(ModelSource::open(split.model_directory()).read_graph());
     for (const StageDescription& stage : split.chain().stages()) {
         if (stage.pid == own_pid() || stage.pid == 0) {
             continue;
         }
+        const std::uint64_t pool =
+            stage_footprint(split.model_directory(), stage.spec).kv_bytes_per_block *
+            stage.spec.num_blocks;
         const double held = static_cast<double>(process_memory(stage.pid).anonymous_bytes) / kMiB;
         const double allowed =
-            1.25 * static_cast<double>(stage.weights_bytes + stage.kv_pool_bytes) / kMiB + 150.0;
+            1.25 * static_cast<double>(weights_in_file(map, stage.spec.range) + pool) / kMiB + 150;
         BenchRow row{.name = fmt::format("memory of worker {}", to_string(stage.spec.range)),
                      .value = held,
                      .unit = "MiB",

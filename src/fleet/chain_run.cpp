@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "base/log.hpp"
+
 namespace shardline {
 
 namespace {
@@ -40,6 +42,15 @@ StepResult failed(Epoch epoch, StepId step, const char* error) {
     return result;
 }
 
+void log_loaded(const std::vector<LoadedStage>& stages, Epoch epoch) {
+    for (const LoadedStage& stage : stages) {
+        room_logger("fleet")->info("epoch {}: {} ({}) has {} MiB of weights, {}{}",
+                                   to_number(epoch), stage.worker.name, stage.worker.address,
+                                   stage.weights_bytes >> 20, to_string(stage.effective),
+                                   stage.reused ? ", still loaded" : "");
+    }
+}
+
 }  // namespace
 
 ChainRun::ChainRun(Epoch epoch, const ChainParts& parts, const ChainProgress& progress,
@@ -56,7 +67,7 @@ ChainRun::ChainRun(Epoch epoch, const ChainParts& parts, const ChainProgress& pr
             ChainCallbacks{
                 .on_result = [this](StepResult result) { pass_to_head(std::move(result)); },
                 .on_down = callbacks_.on_down});
-        loaded_ = workers_->load(parts.model_directory, progress);
+        log_loaded(workers_->load(parts.model_directory, progress), epoch);
     }
     start_first(parts);
 }

@@ -44,9 +44,6 @@ public:
     bool send(Step step, std::uint32_t max_in_flight);
     void cancel(StepId step);
 
-    // How the workers came up, in chain order.
-    const std::vector<LoadedStage>& loaded() const { return loaded_; }
-
 private:
     void start_first(const ChainParts& parts);
     void start_last(const ChainParts& parts);
@@ -62,7 +59,6 @@ private:
     std::unique_ptr<StageWorker> first_;
     std::unique_ptr<StageWorker> last_;
     std::unique_ptr<GrpcChain> workers_;
-    std::vector<LoadedStage> loaded_;
 };
 
 }  // namespace shardline

@@ -297,12 +297,7 @@ std::uint32_t FleetChain::max_context() const {
 std::vector<StageDescription> FleetChain::stages() const {
     std::vector<StageDescription> stages;
     const auto add = [&](const std::string& where, int pid, const StageSpec& spec) {
-        const StageFootprint footprint = stage_footprint(state_->options.model_directory, spec);
-        stages.push_back({.where = where,
-                          .pid = pid,
-                          .spec = spec,
-                          .weights_bytes = footprint.weights_bytes,
-                          .kv_pool_bytes = footprint.kv_bytes_per_block * spec.num_blocks});
+        stages.push_back({.where = where, .pid = pid, .spec = spec});
     };
     add("this process", own_pid(), state_->plan.first);
     for (std::size_t i = 0; i < state_->plan.remote.size(); ++i) {

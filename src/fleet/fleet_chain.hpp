@@ -38,8 +38,6 @@ struct StageDescription {
     std::string where;  // "this process", "local worker 1 (pid 4711)", "host:7411"
     int pid = 0;        // of a process on this host, else 0
     StageSpec spec;
-    std::uint64_t weights_bytes = 0;
-    std::uint64_t kv_pool_bytes = 0;
 };
 
 // Who is loading (a stage's place), what, and how far (0 to 1). Called from several threads, one

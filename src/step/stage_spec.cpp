@@ -18,10 +18,16 @@ std::string to_string(const PartRange& range) {
     return text;
 }
 
+namespace {
+
+template <typename Value>
+std::string differs(const char* what, const Value& one, const Value& other) {
+    return fmt::format("{} is {} on one stage and {} on another", what, one, other);
+}
+
+}  // namespace
+
 std::string difference(const EffectiveSettings& one, const EffectiveSettings& other) {
-    const auto differs = [](const char* what, const auto& left, const auto& right) {
-        return fmt::format("{} is {} on one stage and {} on another", what, left, right);
-    };
     if (one.inference_precision != other.inference_precision) {
         return differs("inference precision", one.inference_precision, other.inference_precision);
     }
@@ -32,13 +38,15 @@ std::string difference(const EffectiveSettings& one, const EffectiveSettings& ot
         return differs("dynamic quantisation group", one.dynamic_quantization_group,
                        other.dynamic_quantization_group);
     }
+    return {};
+}
+
+std::string kernel_difference(const EffectiveSettings& one, const EffectiveSettings& other) {
     if (one.device != other.device) {
         return differs("device", one.device, other.device);
     }
-    if (one.runtime != other.runtime) {
-        return differs("runtime", one.runtime, other.runtime);
-    }
-    return {};
+    return one.runtime != other.runtime ? differs("runtime", one.runtime, other.runtime)
+                                        : std::string();
 }
 
 std::string to_string(const EffectiveSettings& settings) {

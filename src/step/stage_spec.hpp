@@ -43,8 +43,13 @@ struct EffectiveSettings {
     std::uint32_t num_threads = 0;
 };
 
-// Empty when two stages compute the same bits, else what differs, in one sentence.
+// What was decided for the fleet and is not the same on two stages, in one sentence; empty when
+// all is. Such stages are not run together.
 std::string difference(const EffectiveSettings& one, const EffectiveSettings& other);
+
+// Another device or instruction set: allowed, as fleets are mixed, but its kernels may round
+// differently, so that the bits are those of this fleet and not those of one machine alone.
+std::string kernel_difference(const EffectiveSettings& one, const EffectiveSettings& other);
 std::string to_string(const EffectiveSettings& settings);
 
 // The identity of a model's files: what must be the same on every stage.

@@ -218,6 +218,12 @@ struct GrpcChain::State {
                             fmt::format("{} and {} would compute different bits: {}",
                                         links[0]->who(), links[i]->who(), fault));
             }
+            const std::string kernels = kernel_difference(loaded[0].effective, loaded[i].effective);
+            if (!kernels.empty()) {
+                room_logger("transport")
+                    ->warn("{} and {} may round differently: {}", links[0]->who(), links[i]->who(),
+                           kernels);
+            }
         }
     }
 
