@@ -54,7 +54,7 @@ std::string to_string(const EffectiveSettings& settings);
 
 // The identity of a model's files: what must be the same on every stage.
 struct ModelFingerprint {
-    std::string xml_sha256;  // hex
+    std::string xml_sha256;  // hex; of the XML and of samples of the weights
     std::uint64_t bin_bytes = 0;
 
     bool operator==(const ModelFingerprint&) const = default;
