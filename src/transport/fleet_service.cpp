@@ -9,6 +9,7 @@
 #include "base/platform.hpp"
 #include "fleet.grpc.pb.h"
 #include "transport/grpc_connection.hpp"
+#include "transport/load_stream.hpp"
 #include "transport/protocol.hpp"
 #include "transport/wire_codec.hpp"
 #include "transport/worker_services.hpp"
@@ -18,8 +19,6 @@ namespace {
 
 // How soon a watch notices that the coordinator is gone while nothing happens.
 constexpr std::chrono::milliseconds kIdleCheck{100};
-
-constexpr std::chrono::milliseconds kProgressPeriod{100};
 
 template <typename Call>
 grpc::Status guarded(const grpc::ServerContext& context, const char* what, Call&& call) {
@@ -35,8 +34,6 @@ grpc::Status guarded(const grpc::ServerContext& context, const char* what, Call&
         return to_status(Error(ErrorCode::kInternal, error.what()));
     }
 }
-
-using LoadStream = grpc::ServerReaderWriter<wire::LoadReply, wire::LoadRequest>;
 
 class FleetService final : public wire::Fleet::Service {
 public:
@@ -66,7 +63,10 @@ public:
     }
 
     grpc::Status Load(grpc::ServerContext* context, LoadStream* stream) override {
-        return guarded(*context, "a load", [&] { return run_load(*context, *stream); });
+        return guarded(*context, "a load", [&] {
+            serve_load(host_, watchdog_, *context, *stream);
+            return grpc::Status::OK;
+        });
     }
 
     grpc::Status Unload(grpc::ServerContext* context, const wire::UnloadRequest* request,
@@ -126,66 +126,6 @@ private:
             open = stream.Write(reply) && !host_.shutting_down();
             reply.Clear();
         }
-    }
-
-    grpc::Status run_load(grpc::ServerContext& context, LoadStream& stream) {
-        wire::LoadRequest request;
-        {
-            const auto guard = watchdog_.arm(kHelloTimeout, [&context] { context.TryCancel(); });
-            if (!stream.Read(&request) || !request.has_stage()) {
-                throw Error(ErrorCode::kCorrupt, "the first message of a load names no stage");
-            }
-        }
-        const wire::LoadStage& order = request.stage();
-        const auto session = host_.join(decode_hello(order.hello(), host_.name()));
-        const StageSpec spec = decode_spec(order.spec());
-        StagePlace place{order.stage(), order.downstream_address(), order.stages_after()};
-        if (!place.downstream_address.empty()) {
-            parse_address(place.downstream_address);
-        }
-        if (place.stage >= kMaxStages || place.stages_after >= kMaxStages) {
-            throw Error(ErrorCode::kCorrupt, "a chain of too many stages");
-        }
-        const LoadedStage loaded = host_.load(
-            session, spec, place, [&context] { context.TryCancel(); },
-            [&, next = std::chrono::steady_clock::time_point{}](const char* phase,
-                                                                double fraction) mutable {
-                report_progress(context, stream, phase, fraction, next);
-            });
-        return send_ready(stream, spec, loaded);
-    }
-
-    static void report_progress(const grpc::ServerContext& context, LoadStream& stream,
-                                const char* phase, double fraction,
-                                std::chrono::steady_clock::time_point& next) {
-        if (context.IsCancelled()) {
-            throw Error(ErrorCode::kUnavailable, "the coordinator has gone, loading is given up");
-        }
-        const auto now = std::chrono::steady_clock::now();
-        if (now < next && fraction < 1.0) {
-            return;
-        }
-        next = now + kProgressPeriod;
-        wire::LoadReply reply;
-        reply.mutable_progress()->set_phase(wire_text(phase));
-        reply.mutable_progress()->set_fraction(fraction);
-        stream.Write(reply);
-    }
-
-    static grpc::Status send_ready(LoadStream& stream, const StageSpec& spec,
-                                   const LoadedStage& loaded) {
-        wire::LoadReply reply;
-        wire::StageReady& ready = *reply.mutable_ready();
-        encode_effective(loaded.effective, *ready.mutable_effective());
-        ready.set_num_blocks(spec.num_blocks);
-        ready.set_max_rows(spec.max_rows);
-        ready.set_max_context(spec.max_context);
-        ready.set_weights_bytes(loaded.weights_bytes);
-        ready.set_kv_pool_bytes(loaded.kv_pool_bytes);
-        ready.set_resident_bytes(loaded.resident_bytes);
-        ready.set_reused(loaded.reused);
-        stream.Write(reply);
-        return grpc::Status::OK;
     }
 
     WorkerHost& host_;

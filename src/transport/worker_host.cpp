@@ -32,11 +32,11 @@ bool same_spec(const StageSpec& one, const StageSpec& other) {
            one.keeps_rows == other.keeps_rows;
 }
 
-bool directory_holds(const fs::path& directory, const ModelFingerprint& model) {
+bool holds(const fs::path& directory, const ModelFingerprint& model) {
     std::error_code failure;
-    const fs::path bin = directory / "openvino_model.bin";
+    const fs::path bin = directory / kModelBinName;
     const std::uintmax_t bytes = fs::file_size(bin, failure);
-    const fs::path xml = directory / "openvino_model.xml";
+    const fs::path xml = directory / kModelXmlName;
     if (failure || bytes != model.bin_bytes || !fs::is_regular_file(xml, failure)) {
         return false;
     }
@@ -130,14 +130,24 @@ std::shared_ptr<WorkerSession> WorkerHost::join(const PeerHello& hello) const {
 }
 
 bool WorkerHost::holds_model(const ModelFingerprint& model) const {
-    return !find_model(model).empty();
+    return !options_.model_directory.empty() && holds(options_.model_directory, model);
 }
 
-fs::path WorkerHost::find_model(const ModelFingerprint& model) const {
-    if (!options_.model_directory.empty() && directory_holds(options_.model_directory, model)) {
+fs::path WorkerHost::provide_model(const StageSpec& spec, const PieceSupplier& supplier,
+                                   const LoadProgress& progress, LoadedStage& loaded) const {
+    if (holds_model(spec.fingerprint)) {
+        check_memory(options_.model_directory, spec, loaded);
         return options_.model_directory;
     }
-    return {};
+    if (options_.store_directory.empty()) {
+        throw Error(ErrorCode::kNotFound,
+                    fmt::format("'{}' does not hold the model '{}' and has no place to keep one; "
+                                "start it with --model or --store",
+                                name(), spec.model_name));
+    }
+    return fetch_model(
+        options_.store_directory, spec, supplier,
+        [&](const fs::path& directory) { check_memory(directory, spec, loaded); }, progress);
 }
 
 StageSpec WorkerHost::completed(StageSpec spec) const {
@@ -174,8 +184,8 @@ void WorkerHost::check_memory(const fs::path& model_directory, const StageSpec& 
 }
 
 LoadedStage WorkerHost::load(const std::shared_ptr<WorkerSession>& session, const StageSpec& spec,
-                             const StagePlace& place, const std::function<void()>& stop,
-                             const LoadProgress& progress) {
+                             const StagePlace& place, const PieceSupplier& supplier,
+                             const std::function<void()>& stop, const LoadProgress& progress) {
     const Occupancy occupancy =
         session->occupy(fmt::format("loading {}", to_string(spec.range)), stop);
     const StageSpec wanted = completed(spec);
@@ -189,16 +199,10 @@ LoadedStage WorkerHost::load(const std::shared_ptr<WorkerSession>& session, cons
         }
         resident_.reset();  // before the next one takes its memory
     }
-    const fs::path model_directory = find_model(wanted.fingerprint);
-    if (model_directory.empty()) {
-        throw Error(ErrorCode::kNotFound,
-                    fmt::format("'{}' does not hold the model '{}'; start it with --model", name(),
-                                wanted.model_name));
-    }
     auto fresh = std::make_unique<Resident>();
     fresh->spec = wanted;
     fresh->place = place;
-    check_memory(model_directory, wanted, fresh->loaded);
+    const fs::path model_directory = provide_model(wanted, supplier, progress, fresh->loaded);
     fresh->executor = loader_(wanted, model_directory, progress);
     fresh->loaded.effective = fresh->executor->effective_settings();
     fresh->loaded.resident_bytes = process_memory(own_pid()).anonymous_bytes;

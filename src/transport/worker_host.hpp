@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "transport/grpc_chain.hpp"
+#include "transport/model_fetch.hpp"
 #include "transport/wire_spec.hpp"
 #include "transport/worker_server.hpp"
 #include "transport/worker_session.hpp"
@@ -49,16 +50,18 @@ public:
     // The session that the hello belongs to; throws when that is not the current one.
     std::shared_ptr<WorkerSession> join(const PeerHello& hello) const;
 
-    // `stop` makes the caller's stream end early; `progress` may throw to give up.
+    // The supplier is asked for what this host lacks. `stop` makes the caller's stream end early;
+    // `progress` may throw to give up.
     LoadedStage load(const std::shared_ptr<WorkerSession>& session, const StageSpec& spec,
-                     const StagePlace& place, const std::function<void()>& stop,
-                     const LoadProgress& progress);
+                     const StagePlace& place, const PieceSupplier& supplier,
+                     const std::function<void()>& stop, const LoadProgress& progress);
     void unload(const std::shared_ptr<WorkerSession>& session);
 
     // The loaded stage with its connection downstream, ready for steps.
     std::unique_ptr<StageRun> start_stage(const std::shared_ptr<WorkerSession>& session,
                                           const std::function<void()>& stop);
 
+    // All of it; a store holds what stages needed and is not asked.
     bool holds_model(const ModelFingerprint& model) const;
     std::string activity() const;
     const WorkerOptions& options() const { return options_; }
@@ -70,7 +73,8 @@ public:
 private:
     struct Resident;
 
-    std::filesystem::path find_model(const ModelFingerprint& model) const;
+    std::filesystem::path provide_model(const StageSpec& spec, const PieceSupplier& supplier,
+                                        const LoadProgress& progress, LoadedStage& loaded) const;
     StageSpec completed(StageSpec spec) const;
     void check_memory(const std::filesystem::path& model_directory, const StageSpec& spec,
                       LoadedStage& loaded) const;

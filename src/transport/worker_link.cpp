@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "fleet.grpc.pb.h"
 #include "stage.grpc.pb.h"
+#include "transport/piece_sender.hpp"
 #include "transport/protocol.hpp"
 #include "transport/stream_reader.hpp"
 #include "transport/wire_codec.hpp"
@@ -24,6 +25,17 @@ constexpr int kMaxDevices = 64;
 std::int64_t now_ms() {
     return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch())
         .count();
+}
+
+wire::LoadRequest load_request(const PeerHello& hello, const WorkerLink::LoadOrder& order) {
+    wire::LoadRequest request;
+    wire::LoadStage& stage = *request.mutable_stage();
+    encode_hello(hello, *stage.mutable_hello());
+    encode_spec(order.spec, *stage.mutable_spec());
+    stage.set_stage(order.stage);
+    stage.set_downstream_address(order.downstream_address);
+    stage.set_stages_after(order.stages_after);
+    return request;
 }
 
 LoadedStage decode_ready(const wire::StageReady& ready, const StageSpec& spec,
@@ -192,31 +204,42 @@ void WorkerLink::claim(std::chrono::milliseconds timeout) {
 LoadedStage WorkerLink::load(const LoadOrder& order, std::chrono::milliseconds timeout,
                              const LoadProgress& progress) {
     State& state = *state_;
+    // A connection of its own: weights must not hold up heartbeats.
+    const auto stub = wire::Fleet::NewStub(
+        open_channel(state.address, state.credentials, Purpose::kData, kMaxControlFrameBytes));
     grpc::ClientContext context;
     set_deadline(context, timeout);
     state.set_loading(&context);
-    const auto stream = state.fleet->Load(&context);
-    wire::LoadRequest request;
-    wire::LoadStage& stage = *request.mutable_stage();
-    encode_hello(state.hello, *stage.mutable_hello());
-    encode_spec(order.spec, *stage.mutable_spec());
-    stage.set_stage(order.stage);
-    stage.set_downstream_address(order.downstream_address);
-    stage.set_stages_after(order.stages_after);
-    stream->Write(request);
+    const auto stream = stub->Load(&context);
+    const auto write = [&stream](const wire::LoadRequest& message) {
+        return stream->Write(message);
+    };
+    write(load_request(state.hello, order));
+    PieceSender sender(order.model_directory, order.spec.fingerprint);
     wire::LoadReply reply;
     std::optional<wire::StageReady> ready;
-    while (!ready && stream->Read(&reply)) {
+    std::optional<Error> fault;
+    while (!ready && !fault && stream->Read(&reply)) {
         if (reply.has_progress()) {
             const std::string phase = wire_text(reply.progress().phase());
             progress(phase.c_str(), reply.progress().fraction());
         } else if (reply.has_ready()) {
             ready = reply.ready();
+        } else {
+            try {
+                sender.answer(reply, write);
+            } catch (const Error& error) {
+                fault = error;
+                context.TryCancel();
+            }
         }
     }
     stream->WritesDone();
     const grpc::Status status = stream->Finish();
     state.set_loading(nullptr);
+    if (fault) {
+        throw Error(fault->code(), fmt::format("{}: {}", who(), fault->what()));
+    }
     if (!status.ok()) {
         state.fail(status);
     }
