@@ -5,7 +5,6 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/bash
 
 TEST_ENV := scripts/test_env
-PYTHON := build/venv/bin/python
 FUZZ_SECONDS ?= 60
 
 .PHONY: help
@@ -24,9 +23,8 @@ test: fixtures ## every fast test
 
 .PHONY: test-slow
 test-slow: fixtures ## the tests that need large models or much time
-	@scripts/fetch_models qwen-0.5b
+	@scripts/fixtures --slow
 	@$(TEST_ENV) ctest --preset slow
-	@$(TEST_ENV) scripts/run_pytest -m slow
 
 .PHONY: bench
 bench: fixtures ## speed and memory as ratios in one run
@@ -69,7 +67,7 @@ bootstrap: ## install what is missing on this machine
 
 .PHONY: fixtures
 fixtures: release
-	@$(TEST_ENV) scripts/fixtures
+	@scripts/fixtures
 
 .PHONY: clean
 clean: ## remove what was built; keep the Python environment and the models

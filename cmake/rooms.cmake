@@ -17,12 +17,6 @@ endfunction()
 
 function(shardline_room name)
     cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;PCH" ${ARGN})
-    foreach(source IN LISTS ROOM_SOURCES)  # WHILE-FOUNDING: a room in the making
-        if(NOT EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source} AND NOT ${source} MATCHES "^/")
-            message(WARNING "room ${name} lacks ${source}")
-            list(REMOVE_ITEM ROOM_SOURCES ${source})
-        endif()
-    endforeach()
     add_library(shardline_${name} STATIC ${ROOM_SOURCES})
     target_include_directories(shardline_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
     shardline_resolve(deps ${ROOM_DEPS})
@@ -46,13 +40,15 @@ function(shardline_test name)
 endfunction()
 
 # shardline_pytest(NAME FOLDER [LABELS label ...])
-#   The fast Python tests of a folder, as one ctest entry.
+#   The fast Python tests of a folder, and as NAME_slow those marked slow: two ctest entries.
 function(shardline_pytest name folder)
     cmake_parse_arguments(TEST "" "" "LABELS" ${ARGN})
-    add_test(NAME ${name}
-             COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_env ${PROJECT_SOURCE_DIR}/scripts/run_pytest
-                     ${folder})
+    set(run ${PROJECT_SOURCE_DIR}/scripts/test_env ${PROJECT_SOURCE_DIR}/scripts/run_pytest)
+    add_test(NAME ${name} COMMAND ${run} ${folder})
+    add_test(NAME ${name}_slow COMMAND ${run} -m slow ${folder})
     set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 900 RUN_SERIAL ON)
+    set_tests_properties(${name}_slow PROPERTIES
+        LABELS "${TEST_LABELS};slow" TIMEOUT 3600 RUN_SERIAL ON)
 endfunction()
 
 # shardline_fuzz(NAME SOURCES a_fuzz.cpp DEPS room ...)
