@@ -2,6 +2,7 @@
 #include <openvino/op/constant.hpp>
 #include <openvino/op/convert_like.hpp>
 #include <openvino/op/parameter.hpp>
+#include <openvino/op/reshape.hpp>
 #include <openvino/op/result.hpp>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,6 +40,16 @@ void check_range(const PartRange& range, std::size_t num_layers) {
                         range.layers.first, range.layers.last, range.with_embedding ? "" : "out",
                         range.with_head ? "" : "out", num_layers));
     }
+}
+
+// A tensor of its own for the name: what passes straight through a part has another one already.
+ov::Output<ov::Node> named_output(const ov::Output<ov::Node>& tensor, const std::string& name) {
+    const auto same = ov::op::v0::Constant::create(
+        ov::element::i64, {tensor.get_partial_shape().size()},
+        std::vector<std::int64_t>(tensor.get_partial_shape().size(), 0));
+    const auto output = std::make_shared<ov::op::v1::Reshape>(tensor, same, true);
+    output->get_output_tensor(0).set_names({name});
+    return output;
 }
 
 // Cuts one part out of one graph; lives for one call of cut_part.
@@ -80,6 +91,7 @@ private:
     bool after_part(std::uint32_t position) const {
         return !range_.with_head && position > boundaries_.cuts[range_.layers.last];
     }
+    std::uint32_t position_of(const ov::Node& node) const;
     bool is_foreign(const ov::Node& source) const;
     ov::Output<ov::Node> counterpart(const ov::Output<ov::Node>& source) const;
     void collect_ends();
@@ -101,6 +113,12 @@ private:
     std::unordered_set<const ov::Node*> needed_;
     std::vector<ForeignShape> foreign_;
 };
+
+// Of what was added to the graph since, as of all that is not data: kNotOnTheWay.
+std::uint32_t Cutter::position_of(const ov::Node& node) const {
+    const auto found = flow_.index.find(&node);
+    return found == flow_.index.end() ? kNotOnTheWay : boundaries_.position[found->second];
+}
 
 // Whether a ShapeOf in the part may not look at `source`.
 bool Cutter::is_foreign(const ov::Node& source) const {
@@ -144,9 +162,8 @@ void Cutter::collect_ends() {
         const auto& crossing = boundaries_.crossing[range_.layers.last];
         for (std::size_t j = 0; j < crossing.size(); ++j) {
             const std::string name = wire_name(range_.layers.last, j);
-            auto result = std::make_shared<ov::op::v0::Result>(crossing[j]);
+            auto result = std::make_shared<ov::op::v0::Result>(named_output(crossing[j], name));
             result->set_friendly_name(name);
-            result->get_output_tensor(0).add_names({name});
             results_.push_back(result);
         }
     }
@@ -175,7 +192,7 @@ void Cutter::walk() {
         for (std::size_t port = 0; port < node->get_input_size(); ++port) {
             ov::Node* source = node->get_input_node_ptr(port);
             if (carries_data(*node, port)) {
-                const std::uint32_t position = boundaries_.position[flow_.index_of(source)];
+                const std::uint32_t position = position_of(*source);
                 if (position == kNotOnTheWay || !before_part(position)) {
                     stack.push_back(source);
                 }

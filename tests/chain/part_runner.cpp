@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -43,11 +44,10 @@ void bind_caches(const ov::CompiledModel& compiled, ov::InferRequest& infer) {
 // One part: feeds what it asks for, and puts what it computes into the feed for the next one.
 void run_part(const ov::CompiledModel& compiled, ov::InferRequest& infer, Feed& feed) {
     for (const auto& port : compiled.inputs()) {
-        const std::string& name = port.get_any_name();
-        if (name.find("_cache.") != std::string::npos) {
-            continue;
+        const std::string& name = port.get_node()->get_friendly_name();
+        if (name.find("_cache.") == std::string::npos) {
+            infer.set_tensor(port, feed.at(name));
         }
-        infer.set_tensor(port, feed.at(name));
     }
     infer.infer();
     for (const auto& port : compiled.outputs()) {
@@ -98,15 +98,22 @@ Feed paged_feed(const std::vector<TokenSpan>& spans, const std::vector<std::int3
     return feed;
 }
 
-ov::Core& core() {
-    static ov::Core instance;  // shared by the tests of one binary: starting a plugin is slow
-    return instance;
+Feed stateful_feed(const std::vector<std::int64_t>& tokens, std::uint32_t past_len) {
+    const std::size_t total = past_len + tokens.size();
+    std::vector<std::int64_t> positions(tokens.size());
+    std::iota(positions.begin(), positions.end(), std::int64_t{past_len});
+    Feed feed;
+    feed.emplace("input_ids", tensor_of(tokens, {1, tokens.size()}));
+    feed.emplace("position_ids", tensor_of(positions, {1, tokens.size()}));
+    feed.emplace("attention_mask", tensor_of(std::vector<std::int64_t>(total, 1), {1, total}));
+    feed.emplace("beam_idx", tensor_of(std::vector<std::int32_t>{0}, {1}));
+    return feed;
 }
 
 }  // namespace
 
-std::vector<PartRange> split_at(const std::vector<std::uint32_t>& cuts, std::uint32_t num_layers) {
-    std::vector<PartRange> ranges;
+Ranges split_at(const std::vector<std::uint32_t>& cuts, std::uint32_t num_layers) {
+    Ranges ranges;
     std::uint32_t first = 0;
     for (const std::uint32_t cut : cuts) {
         ranges.push_back({{first, cut}, ranges.empty(), false});
@@ -116,9 +123,8 @@ std::vector<PartRange> split_at(const std::vector<std::uint32_t>& cuts, std::uin
     return ranges;
 }
 
-std::vector<PartRange> split_with_bare_ends(const std::vector<std::uint32_t>& cuts,
-                                            std::uint32_t num_layers) {
-    std::vector<PartRange> ranges = {{{0, 0}, true, false}};
+Ranges split_with_bare_ends(const std::vector<std::uint32_t>& cuts, std::uint32_t num_layers) {
+    Ranges ranges = {{{0, 0}, true, false}};
     std::uint32_t first = 0;
     for (const std::uint32_t cut : cuts) {
         ranges.push_back({{first, cut}, false, false});
@@ -131,6 +137,7 @@ std::vector<PartRange> split_with_bare_ends(const std::vector<std::uint32_t>& cu
 
 ov::AnyMap reproducible_config(const std::string& kv_precision) {
     ov::AnyMap config = {{"INFERENCE_PRECISION_HINT", "f32"},
+                         {"INFERENCE_NUM_THREADS", 1},
                          {"KV_CACHE_PRECISION", kv_precision},
                          {"ENABLE_CPU_PINNING", false}};
     if (kv_precision == "u8") {
@@ -139,60 +146,149 @@ ov::AnyMap reproducible_config(const std::string& kv_precision) {
     return config;
 }
 
-std::shared_ptr<ov::Model> read_graph(const std::filesystem::path& directory) {
-    return core().read_model((directory / "openvino_model.xml").string());
+ov::AnyMap exact_config() {
+    ov::AnyMap config = reproducible_config("f32");
+    config.emplace("DYNAMIC_QUANTIZATION_GROUP_SIZE", 0);
+    return config;
 }
 
-PagedChain::PagedChain(const std::filesystem::path& directory, const std::vector<PartRange>& ranges,
-                       const ov::AnyMap& config) {
+GraphSource graph_of(const std::filesystem::path& directory) {
+    return [file = (directory / "openvino_model.xml").string()] {
+        return test_core().read_model(file);
+    };
+}
+
+ov::Core& test_core() {
+    static ov::Core core;  // shared by the tests of one binary: starting a plugin is slow
+    return core;
+}
+
+std::string to_text(const Ranges& ranges) {
+    std::string text;
     for (const PartRange& range : ranges) {
-        const auto part = cut_part(read_graph(directory), range);
-        make_paged(part, range);
-        compiled_.push_back(core().compile_model(part, "CPU", config));
-        infers_.push_back(compiled_.back().create_infer_request());
-        bind_caches(compiled_.back(), infers_.back());
+        text += (text.empty() ? "" : " | ") + to_string(range);
     }
+    return text;
 }
 
-Logits PagedChain::run(const std::vector<TokenSpan>& spans,
-                       const std::vector<std::int32_t>& kept_rows) {
-    Feed feed = paged_feed(spans, kept_rows);
-    for (std::size_t i = 0; i < infers_.size(); ++i) {
-        run_part(compiled_[i], infers_[i], feed);
+PartSet::Part& PartSet::part(const PartRange& range) {
+    const auto known = parts_.find(to_string(range));
+    if (known != parts_.end()) {
+        return known->second;
+    }
+    const auto graph = cut_part(source_(), range);
+    if (kind_ == Kind::kPaged) {
+        make_paged(graph, range);
+    }
+    Part part;
+    part.compiled = test_core().compile_model(graph, "CPU", config_);
+    part.infer = part.compiled.create_infer_request();
+    bind_caches(part.compiled, part.infer);
+    return parts_.emplace(to_string(range), std::move(part)).first->second;
+}
+
+Logits PartSet::run_chain(const Ranges& ranges, Feed feed) {
+    for (const PartRange& range : ranges) {
+        Part& running = part(range);
+        run_part(running.compiled, running.infer, feed);
     }
     return take_logits(feed);
 }
 
-StatefulChain::StatefulChain(const std::filesystem::path& directory,
-                             const std::vector<PartRange>& ranges, const ov::AnyMap& config) {
-    for (const PartRange& range : ranges) {
-        compiled_.push_back(
-            core().compile_model(cut_part(read_graph(directory), range), "CPU", config));
-        infers_.push_back(compiled_.back().create_infer_request());
-    }
+Logits PartSet::run(const Ranges& ranges, const std::vector<TokenSpan>& spans,
+                    const std::vector<std::int32_t>& kept_rows) {
+    return run_chain(ranges, paged_feed(spans, kept_rows));
 }
 
-Logits StatefulChain::run(const std::vector<std::int64_t>& tokens) {
-    const auto total = static_cast<std::size_t>(past_len_) + tokens.size();
-    std::vector<std::int64_t> positions(tokens.size());
-    std::iota(positions.begin(), positions.end(), past_len_);
-    Feed feed;
-    feed.emplace("input_ids", tensor_of(tokens, {1, tokens.size()}));
-    feed.emplace("position_ids", tensor_of(positions, {1, tokens.size()}));
-    feed.emplace("attention_mask", tensor_of(std::vector<std::int64_t>(total, 1), {1, total}));
-    feed.emplace("beam_idx", tensor_of(std::vector<std::int32_t>{0}, {1}));
-    for (std::size_t i = 0; i < infers_.size(); ++i) {
-        run_part(compiled_[i], infers_[i], feed);
+Logits PartSet::run(const Ranges& ranges, const std::vector<std::int64_t>& tokens,
+                    std::uint32_t past_len) {
+    if (past_len == 0) {
+        for (const PartRange& range : ranges) {
+            part(range).infer.reset_state();
+        }
     }
-    past_len_ = static_cast<std::int64_t>(total);
-    return take_logits(feed);
+    return run_chain(ranges, stateful_feed(tokens, past_len));
 }
 
-void StatefulChain::reset() {
-    for (auto& infer : infers_) {
-        infer.reset_state();
+std::vector<std::string> PartSet::input_names(const PartRange& range) {
+    std::vector<std::string> names;
+    for (const auto& port : part(range).compiled.inputs()) {
+        names.push_back(port.get_node()->get_friendly_name());
     }
-    past_len_ = 0;
+    return names;
+}
+
+namespace {
+
+const std::vector<std::int32_t> kBlocks = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+Logits prefill(PartSet& parts, const Ranges& ranges, const std::vector<std::int64_t>& prompt) {
+    std::vector<std::int32_t> all(prompt.size());
+    std::iota(all.begin(), all.end(), 0);
+    return parts.run(ranges, {{prompt, 0, kBlocks}}, all);
+}
+
+// A lone generated token gets a companion on a spare block, as rule 2 of bit-reproducibility asks.
+Logits decode(PartSet& parts, const Ranges& ranges, std::int64_t token, std::size_t past_len) {
+    Logits logits = parts.run(
+        ranges, {{{token}, static_cast<std::uint32_t>(past_len), kBlocks}, {{7}, 0, {20}}}, {0, 1});
+    logits.resize(logits.size() / 2);
+    return logits;
+}
+
+std::int64_t argmax_of_last_row(const Logits& logits, std::size_t num_rows) {
+    const auto width = static_cast<std::ptrdiff_t>(logits.size() / num_rows);
+    return std::max_element(logits.end() - width, logits.end()) - (logits.end() - width);
+}
+
+}  // namespace
+
+Generation generate_paged(PartSet& parts, const Ranges& ranges,
+                          const std::vector<std::int64_t>& prompt, std::size_t num_generated) {
+    Generation generation = {prompt, {}, {prefill(parts, ranges, prompt)}};
+    std::int64_t token = argmax_of_last_row(generation.logits.back(), prompt.size());
+    for (std::size_t i = 0; i < num_generated; ++i) {
+        generation.generated.push_back(token);
+        generation.logits.push_back(decode(parts, ranges, token, prompt.size() + i));
+        token = argmax_of_last_row(generation.logits.back(), 1);
+    }
+    return generation;
+}
+
+Generation generate_stateful(PartSet& parts, const Ranges& ranges,
+                             const std::vector<std::int64_t>& prompt, std::size_t num_generated) {
+    Generation generation = {prompt, {}, {parts.run(ranges, prompt, 0)}};
+    const std::size_t width = parts.run(ranges, {prompt.front()}, 0).size();
+    generation.logits.front() = parts.run(ranges, prompt, 0);
+    const std::size_t num_rows = generation.logits.front().size() / width;
+    std::int64_t token = argmax_of_last_row(generation.logits.back(), num_rows);
+    for (std::size_t i = 0; i < num_generated; ++i) {
+        generation.generated.push_back(token);
+        generation.logits.push_back(
+            parts.run(ranges, {token}, static_cast<std::uint32_t>(prompt.size() + i)));
+        token = argmax_of_last_row(generation.logits.back(), 1);
+    }
+    return generation;
+}
+
+double replay_paged(PartSet& parts, const Ranges& ranges, const Generation& generation) {
+    double worst = max_difference(prefill(parts, ranges, generation.prompt), generation.logits[0]);
+    for (std::size_t i = 0; i < generation.generated.size(); ++i) {
+        const Logits logits =
+            decode(parts, ranges, generation.generated[i], generation.prompt.size() + i);
+        worst = std::max(worst, max_difference(logits, generation.logits[i + 1]));
+    }
+    return worst;
+}
+
+double replay_stateful(PartSet& parts, const Ranges& ranges, const Generation& generation) {
+    double worst = max_difference(parts.run(ranges, generation.prompt, 0), generation.logits[0]);
+    for (std::size_t i = 0; i < generation.generated.size(); ++i) {
+        const auto past = static_cast<std::uint32_t>(generation.prompt.size() + i);
+        const Logits logits = parts.run(ranges, {generation.generated[i]}, past);
+        worst = std::max(worst, max_difference(logits, generation.logits[i + 1]));
+    }
+    return worst;
 }
 
 std::vector<std::int64_t> random_tokens(std::size_t count, std::int64_t vocabulary,
@@ -202,11 +298,6 @@ std::vector<std::int64_t> random_tokens(std::size_t count, std::int64_t vocabula
     std::vector<std::int64_t> tokens(count);
     std::generate(tokens.begin(), tokens.end(), [&] { return token(random); });
     return tokens;
-}
-
-std::int64_t argmax_of_last_row(const Logits& logits, std::size_t vocabulary) {
-    const auto begin = logits.end() - static_cast<std::ptrdiff_t>(vocabulary);
-    return std::max_element(begin, logits.end()) - begin;
 }
 
 double max_difference(const Logits& a, const Logits& b) {
@@ -221,6 +312,36 @@ double max_difference(const Logits& a, const Logits& b) {
         worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
     }
     return worst;
+}
+
+double largest_logit(const Logits& logits) {
+    double largest = 0.0;
+    for (const float logit : logits) {
+        largest = std::max(largest, std::abs(double{logit}));
+    }
+    return largest;
+}
+
+std::vector<std::filesystem::path> tiny_models() {
+    std::vector<std::filesystem::path> models;
+    const char* directory = std::getenv("SHARDLINE_TINY_MODELS");
+    if (directory != nullptr && std::filesystem::is_directory(directory)) {
+        for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+            if (std::filesystem::exists(entry.path() / "openvino_model.xml")) {
+                models.push_back(entry.path());
+            }
+        }
+    }
+    std::sort(models.begin(), models.end());
+    return models;
+}
+
+std::filesystem::path model_from_environment(const char* variable) {
+    const char* directory = std::getenv(variable);
+    const bool there =
+        directory != nullptr &&
+        std::filesystem::exists(std::filesystem::path(directory) / "openvino_model.xml");
+    return there ? std::filesystem::path(directory) : std::filesystem::path();
 }
 
 }  // namespace shardline::chain_test
