@@ -34,8 +34,8 @@ Ranges split_with_bare_ends(const std::vector<std::uint32_t>& cuts, std::uint32_
 
 std::string to_text(const Ranges& ranges);
 
-// The three rules of bit-reproducibility ask for this; `kv_precision` u8 is kept by token. One thread,
-// as the graphs are tiny.
+// The three rules of bit-reproducibility ask for this; `kv_precision` u8 is kept by token. One
+// thread, as the graphs are tiny.
 ov::AnyMap reproducible_config(const std::string& kv_precision = "u8");
 
 // Everything in f32: two ways of computing differ by rounding alone.
