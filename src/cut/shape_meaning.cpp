@@ -44,8 +44,8 @@ ShapeMeaning meaning_of(const ov::PartialShape& open, const ov::PartialShape& si
 
 std::vector<ShapeMeaning> meanings_at(const DataFlow& flow,
                                       const std::vector<ov::Output<ov::Node>>& outputs,
-                                      const StepExtents& extents) {
-    ShapedCopies copies(flow, extents);
+                                      const StepExtents& extents, bool tolerant) {
+    ShapedCopies copies(flow, extents, tolerant);
     copies.add(outputs);
     const KnownExtents known = {{{Extent::kRows, extents.batch * extents.sequence},
                                  {Extent::kTotal, extents.total},
@@ -64,14 +64,18 @@ std::vector<ShapeMeaning> meanings_at(const DataFlow& flow,
 
 std::vector<ShapeMeaning> shape_meanings(const DataFlow& flow,
                                          const std::vector<ov::Output<ov::Node>>& outputs) {
-    try {
-        return meanings_at(flow, outputs, kTelltale);
-    } catch (const ov::Exception&) {
-        // Some graphs are written for one sequence at a time and refuse any other batch.
-        StepExtents alone = kTelltale;
-        alone.batch = 1;
-        return meanings_at(flow, outputs, alone);
+    // Some graphs are written for one sequence at a time and refuse any other batch; others hold
+    // shapes that no inference accepts, since the device's fusion of attention never looks at them.
+    StepExtents alone = kTelltale;
+    alone.batch = 1;
+    for (const StepExtents& extents : {kTelltale, alone}) {
+        try {
+            return meanings_at(flow, outputs, extents, false);
+        } catch (const ov::Exception&) {
+            continue;
+        }
     }
+    return meanings_at(flow, outputs, kTelltale, true);
 }
 
 }  // namespace shardline

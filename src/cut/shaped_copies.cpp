@@ -74,7 +74,19 @@ std::shared_ptr<ov::Node> ShapedCopies::copy(const ov::Node& node) const {
         const ov::Shape shape = inputs.front().get_shape();
         return ov::op::v0::Constant::create(node.get_output_element_type(0), {shape.size()}, shape);
     }
-    return node.clone_with_new_inputs(inputs);
+    return sized(node, inputs);
+}
+
+std::shared_ptr<ov::Node> ShapedCopies::sized(const ov::Node& node,
+                                              const ov::OutputVector& inputs) const {
+    try {
+        return node.clone_with_new_inputs(inputs);
+    } catch (const ov::Exception&) {
+        if (!tolerant_ || node.get_output_size() != 1) {
+            throw;
+        }
+        return named_parameter(node, node.get_output_partial_shape(0));
+    }
 }
 
 std::vector<bool> ShapedCopies::wanted_by(const std::vector<ov::Output<ov::Node>>& outputs) const {
