@@ -68,12 +68,15 @@ std::string template_of_model(const std::filesystem::path& directory) {
         ov::Core core;
         core.add_extension(TokenizerLibrary::open().path().string());
         const auto model = core.read_model(path.string());
-        if (model->has_rt_info("chat_template", "default")) {
-            return model->get_rt_info<std::string>("chat_template", "default");
+        const auto& info = model->get_rt_info();
+        const auto entry = info.find("chat_template");
+        if (entry == info.end()) {
+            return {};
         }
-        return model->has_rt_info("chat_template")
-                   ? model->get_rt_info<std::string>("chat_template")
-                   : std::string();
+        // One template as text, or several by name.
+        return entry->second.is<std::string>()
+                   ? entry->second.as<std::string>()
+                   : model->get_rt_info<std::string>("chat_template", "default");
     } catch (const ov::Exception& failure) {
         throw Error(ErrorCode::kCorrupt,
                     fmt::format("cannot read {}: {}", path.string(), failure.what()));
