@@ -1,4 +1,4 @@
-"""The commands as a user and a script meet them: help, JSON, exit codes, errors that name things."""
+"""The commands as users and scripts meet them: help, JSON, exit codes, errors that name things."""
 
 from __future__ import annotations
 
@@ -136,6 +136,13 @@ def test_same_text_in_any_number_of_processes(model: Path) -> None:
     assert ids("--local-workers", "2", "--keep-layers", "7") == alone
     sampled = ids("--temperature", "0.9", "--seed", "5")
     assert ids("--temperature", "0.9", "--seed", "5", "--local-workers", "2") == sampled
+
+
+def test_directory_as_genai_writes_it_answers() -> None:
+    # Its chat template stands in the tokenizer model's runtime info, and nowhere else.
+    out = run_json("generate", needed("SHARDLINE_SMOLLM2_GENAI"), "--prompt", PROMPT)
+    assert out["finish_reason"] in ("stop", "length")
+    assert out["usage"]["prompt_tokens"] > len(PROMPT.split())
 
 
 def test_cut_writes_shards_that_plain_openvino_runs(tmp_path: Path, model: Path) -> None:
