@@ -211,9 +211,7 @@ def test_worker_that_is_not_there_is_named(fleet: Path, model: Path) -> None:
 
 
 def test_worker_that_speaks_http_is_named(fleet: Path, model: Path) -> None:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"127.0.0.1:{server.server_port}"
     done = through(address, fleet / "me", model)
@@ -236,9 +234,7 @@ def test_workers_flag_needs_credentials(model: Path) -> None:
     assert "--credentials" in done.stderr
 
 
-def test_remote_workers_fetch_what_they_lack_once(
-    tmp_path: Path, fleet: Path, model: Path
-) -> None:
+def test_remote_workers_fetch_what_they_lack_once(tmp_path: Path, fleet: Path, model: Path) -> None:
     alone = run_json("generate", model, "--prompt", PROMPT, "--max-tokens", "16")
     stores = [tmp_path / "store1", tmp_path / "store2"]
 
