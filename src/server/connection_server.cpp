@@ -255,15 +255,19 @@ void ConnectionServer::worker_loop() {
 
 void ConnectionServer::serve(Waiting connection, bool overloaded) {
     SocketStream stream(connection.socket, std::move(connection.received), stopping_);
-    bool keep = true;
+    Outcome outcome = Outcome::kKeep;
     do {
         t_connection = {&stream, overloaded, false};
-        keep = serve_one(stream) && !t_connection.close_after && !stopping_;
-    } while (keep && stream.has_headers());
+        outcome = serve_one(stream);
+    } while (outcome == Outcome::kKeep && stream.has_headers());
     t_connection = {};
     connection.received = stream.take_rest();
     const auto now = Clock::now();
-    if (!keep) {
+    if (outcome == Outcome::kDrop) {
+        close_socket(connection.socket);
+        return;
+    }
+    if (outcome == Outcome::kClose) {
         shutdown(connection.socket, SHUT_WR);
         connection.phase = Phase::kClosing;
         connection.deadline = now + kClosingTime;
@@ -277,7 +281,7 @@ void ConnectionServer::serve(Waiting connection, bool overloaded) {
     give_back(std::move(connection));
 }
 
-bool ConnectionServer::serve_one(SocketStream& stream) {
+ConnectionServer::Outcome ConnectionServer::serve_one(SocketStream& stream) {
     // Chunked bodies carry up to five bytes of framing for one of content.
     const std::size_t budget = limits_.max_header_bytes + 6 * limits_.max_body_bytes;
     stream.begin_request(limits_.body_time, budget, limits_.write_stall);
@@ -292,10 +296,14 @@ bool ConnectionServer::serve_one(SocketStream& stream) {
                     request.has_header("Content-Length") || request.has_header("Transfer-Encoding");
                 t_connection.close_after = has_body && request.method != "POST";
             });
-        return served && !close_asked;
+        if (!served) {
+            return Outcome::kDrop;
+        }
+        const bool close = close_asked || t_connection.close_after || stopping_;
+        return close ? Outcome::kClose : Outcome::kKeep;
     } catch (const std::exception& error) {
         room_logger("server")->error("a response was cut short: {}", error.what());
-        return false;
+        return Outcome::kDrop;
     }
 }
 

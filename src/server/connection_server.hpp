@@ -59,6 +59,11 @@ public:
 
 private:
     enum class Phase { kSilent, kHeaders, kIdle, kClosing };
+    enum class Outcome {
+        kKeep,
+        kClose,  // once the client has read what it was sent
+        kDrop,   // it has left, or reads nothing
+    };
 
     struct Waiting {
         int socket = -1;
@@ -77,7 +82,7 @@ private:
 
     void worker_loop();
     void serve(Waiting connection, bool overloaded);
-    bool serve_one(SocketStream& stream);  // false: close
+    Outcome serve_one(SocketStream& stream);
     void give_back(Waiting connection);
     void close_socket(int socket);
 
