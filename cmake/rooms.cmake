@@ -46,9 +46,9 @@ function(shardline_pytest name folder)
     set(run ${PROJECT_SOURCE_DIR}/scripts/test_env ${PROJECT_SOURCE_DIR}/scripts/run_pytest)
     add_test(NAME ${name} COMMAND ${run} ${folder})
     add_test(NAME ${name}_slow COMMAND ${run} -m slow ${folder})
-    set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 900 RUN_SERIAL ON)
+    set_tests_properties(${name} PROPERTIES LABELS "pytest;${TEST_LABELS}" TIMEOUT 900 RUN_SERIAL ON)
     set_tests_properties(${name}_slow PROPERTIES
-        LABELS "${TEST_LABELS};slow" TIMEOUT 3600 RUN_SERIAL ON)
+        LABELS "pytest;${TEST_LABELS};slow" TIMEOUT 3600 RUN_SERIAL ON)
 endfunction()
 
 # shardline_fuzz(NAME SOURCES a_fuzz.cpp DEPS room ...)
