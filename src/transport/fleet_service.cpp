@@ -121,7 +121,9 @@ private:
             if (auto* result = std::get_if<StepResult>(&*event)) {
                 encode_result(std::move(*result), *reply.mutable_ended());
             } else {
-                reply.mutable_trouble()->set_reason(wire_text(std::get<std::string>(*event)));
+                const auto& trouble = std::get<WorkerSession::Trouble>(*event);
+                reply.mutable_trouble()->set_reason(wire_text(trouble.reason));
+                reply.mutable_trouble()->set_downstream(trouble.downstream);
             }
             open = stream.Write(reply) && !host_.shutting_down();
             reply.Clear();

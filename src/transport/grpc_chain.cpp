@@ -143,8 +143,10 @@ struct GrpcChain::State {
             link_callbacks.on_result = [this](StepResult result) {
                 take_result(std::move(result));
             };
-            link_callbacks.on_lost = [this, i](const std::string& reason) {
-                go_down(fmt::format("{}: {}", links[i]->who(), reason));
+            link_callbacks.on_lost = [this, i](const std::string& reason, bool downstream) {
+                const std::size_t lost = downstream && i + 1 < links.size() ? i + 1 : i;
+                go_down(fmt::format("{}: {}{}", links[lost]->who(), reason,
+                                    lost == i ? "" : ", says the one before it"));
             };
             links.push_back(std::make_unique<WorkerLink>(hops[i].address, credentials, hello(),
                                                          std::move(link_callbacks)));

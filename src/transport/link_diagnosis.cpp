@@ -26,17 +26,19 @@ struct SslDeleter {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
 };
 
+// OpenSSL wraps the system's errors in its own; the system's say more.
 std::string last_reason() {
-    const unsigned long code = ERR_peek_last_error();
-    ERR_clear_error();
-    if (code == 0) {
-        return "the connection was closed";
+    std::string reason = "the connection was closed";
+    while (const unsigned long code = ERR_get_error()) {
+        if (ERR_SYSTEM_ERROR(code)) {
+            ERR_clear_error();
+            return std::error_code(ERR_GET_REASON(code), std::system_category()).message();
+        }
+        if (const char* text = ERR_reason_error_string(code)) {
+            reason = text;
+        }
     }
-    if (ERR_SYSTEM_ERROR(code)) {
-        return std::error_code(ERR_GET_REASON(code), std::system_category()).message();
-    }
-    const char* reason = ERR_reason_error_string(code);
-    return reason == nullptr ? "unknown reason" : reason;
+    return reason;
 }
 
 // True when the peer said what it dislikes; then last_reason() is its alert.
@@ -59,7 +61,16 @@ public:
             return false;
         }
         BIO_ctrl(bio_.get(), BIO_C_SET_NBIO, 1, nullptr);
-        return BIO_do_connect_retry(bio_.get(), seconds_left(), kPollMs) == 1;
+        while (BIO_do_connect(bio_.get()) != 1) {
+            if (BIO_should_retry(bio_.get()) == 0) {
+                return false;
+            }
+            if (BIO_wait(bio_.get(), deadline_, kPollMs) <= 0) {
+                timed_out_ = true;
+                return false;
+            }
+        }
+        return true;
     }
 
     bool start_tls(const Credentials& credentials) {
@@ -103,11 +114,6 @@ public:
     long verify_result() const { return SSL_get_verify_result(ssl_.get()); }
 
 private:
-    int seconds_left() const {
-        const std::time_t left = deadline_ - std::time(nullptr);
-        return left > 1 ? static_cast<int>(left) : 1;
-    }
-
     template <typename Operation>
     bool repeat(Operation operation) {
         while (true) {
@@ -155,9 +161,10 @@ Error diagnose_link(const std::string& address, const Credentials& credentials,
     ERR_clear_error();
     Probe probe(address, timeout);
     if (!probe.connect()) {
+        const std::string reason = probe.timed_out() ? "no answer in time" : last_reason();
         return {ErrorCode::kUnavailable,
                 fmt::format("no worker answers at {}: {}; is 'shardline worker' running there?",
-                            address, last_reason())};
+                            address, reason)};
     }
     if (!probe.start_tls(credentials)) {
         return {ErrorCode::kInvalidArgument, "the credentials of this node are damaged"};
@@ -175,8 +182,10 @@ Error diagnose_link(const std::string& address, const Credentials& credentials,
         const std::string reason = last_reason();
         return alert ? another_fleet(address, reason) : no_tls(address, reason);
     }
-    if (!probe.read_something() && last_is_alert()) {
-        return another_fleet(address, last_reason());
+    // A worker that accepts our certificate speaks first: HTTP/2 settings.
+    if (!probe.read_something() && !probe.timed_out()) {
+        return another_fleet(
+            address, last_is_alert() ? last_reason() : "it does not accept our certificate");
     }
     return {ErrorCode::kUnavailable, fmt::format("worker at {}: {}", address, seen)};
 }

@@ -42,12 +42,11 @@ StageRun::StageRun(std::shared_ptr<WorkerSession> session, Occupancy occupancy,
       limits_(executor->limits()),
       max_frame_bytes_(max_frame_bytes(limits_.max_rows, kMaxRowBytes)) {
     if (!place.downstream_address.empty()) {
-        downstream_ = std::make_unique<StepSender>(
-            place.downstream_address, credentials, hello, place.downstream_timeout,
-            [watch = session_, address = place.downstream_address](const std::string& reason) {
-                watch->report_trouble(
-                    fmt::format("lost the next worker at {}: {}", address, reason));
-            });
+        downstream_ = std::make_unique<StepSender>(place.downstream_address, credentials, hello,
+                                                   place.downstream_timeout,
+                                                   [watch = session_](const std::string& reason) {
+                                                       watch->report_trouble({reason, true});
+                                                   });
     }
     worker_ = std::make_unique<StageWorker>(
         place.stage, place.name, std::make_unique<LentExecutor>(std::move(executor)), epoch_,
@@ -102,7 +101,7 @@ void StageRun::step_done(Step step) {
         return;
     }
     if (!downstream_->push(std::move(step))) {
-        session_->report_trouble("cannot hand on a step: the next worker's stream is closed");
+        session_->report_trouble({"takes no more steps", true});
     }
 }
 

@@ -48,6 +48,11 @@ public:
 private:
     using StepStream = grpc::ServerReaderWriter<wire::StepsReply, wire::StepFrame>;
 
+    grpc::Status session_over() const {
+        return to_status(Error(ErrorCode::kUnavailable,
+                               host_.shutting_down() ? "shutting down" : "the session has ended"));
+    }
+
     PeerHello read_hello(grpc::ServerContext& context, StepStream& stream) {
         const auto guard = watchdog_.arm(kHelloTimeout, [&context] { context.TryCancel(); });
         wire::StepFrame frame;
@@ -74,7 +79,7 @@ private:
             throw Error(ErrorCode::kCorrupt,
                         "the step stream ended, or held a frame that is no message of ours");
         }
-        return grpc::Status::OK;
+        return session_over();
     }
 
     grpc::Status run_results(grpc::ServerContext& context, const wire::ResultsRequest& request,
@@ -96,7 +101,7 @@ private:
             }
         }
         session->end_results();
-        return grpc::Status::OK;
+        return session_over();
     }
 
     WorkerHost& host_;

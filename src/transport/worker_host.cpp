@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 // How long a loaded stage waits for the next epoch before its memory is given back.
 constexpr std::chrono::seconds kKeepStage{60};
 
-// A coordinator that restarts comes back before the streams of the old one are all gone.
+// A coordinator that restarts comes back before it is noticed that the old one is gone, and then
+// before the streams of the old one have all ended.
+constexpr std::chrono::milliseconds kHolderGonePatience{500};
 constexpr std::chrono::milliseconds kSessionEndPatience{3000};
 
 bool same_spec(const StageSpec& one, const StageSpec& other) {
@@ -65,27 +67,33 @@ WorkerHost::WorkerHost(WorkerOptions options, StageLoader loader, StageSizer siz
 
 WorkerHost::~WorkerHost() = default;
 
+void WorkerHost::make_way(const PeerHello& hello) {
+    std::shared_ptr<WorkerSession> holder;
+    {
+        std::unique_lock lock(mutex_);
+        holder = session_;
+        if (!holder) {
+            return;
+        }
+        const SessionOwner& owner = holder->owner();
+        const bool newer = owner.id == hello.session && owner.epoch < hello.epoch;
+        if (!newer && !holder->ended() &&
+            !changed_.wait_for(lock, kHolderGonePatience, [&] { return session_ != holder; })) {
+            throw busy(owner);
+        }
+    }
+    holder->end();
+    if (!holder->wait_until_free(kSessionEndPatience)) {
+        throw busy(holder->owner());
+    }
+    release(holder);
+}
+
 std::shared_ptr<WorkerSession> WorkerHost::claim(const PeerHello& hello, const std::string& peer) {
     if (hello.session.empty()) {
         throw Error(ErrorCode::kCorrupt, "a coordinator without an identity");
     }
-    std::shared_ptr<WorkerSession> holder;
-    {
-        std::lock_guard lock(mutex_);
-        holder = session_;
-    }
-    if (holder) {
-        const SessionOwner& owner = holder->owner();
-        const bool newer = owner.id == hello.session && owner.epoch < hello.epoch;
-        if (!newer && !holder->ended()) {
-            throw busy(owner);
-        }
-        holder->end();
-        if (!holder->wait_until_free(kSessionEndPatience)) {
-            throw busy(owner);
-        }
-        release(holder);
-    }
+    make_way(hello);
     std::lock_guard lock(mutex_);
     if (shutting_down_) {
         throw Error(ErrorCode::kUnavailable, "shutting down");
@@ -108,6 +116,7 @@ void WorkerHost::release(const std::shared_ptr<WorkerSession>& session) {
     if (session_ == session && !session->occupied()) {
         session_.reset();
         released_at_ = std::chrono::steady_clock::now();
+        changed_.notify_all();
         room_logger("transport")->info("free: the coordinator {} is gone", session->owner().node);
     }
 }
@@ -256,7 +265,7 @@ void WorkerHost::begin_shutdown() {
         session = session_;
     }
     if (session) {
-        session->report_trouble("shutting down");
+        session->report_trouble({"shutting down", false});
     }
 }
 
@@ -272,6 +281,7 @@ void WorkerHost::drop_idle_stage(const std::stop_token& stopping) {
         if (session_ && session_->ended() && !session_->occupied()) {
             session_.reset();  // its last step outlived its streams
             released_at_ = std::chrono::steady_clock::now();
+            changed_.notify_all();
         }
         const auto idle = std::chrono::steady_clock::now() - released_at_;
         if (resident_ && !session_ && idle > kKeepStage) {

@@ -42,8 +42,8 @@ public:
 
     const std::string& name() const { return options_.name; }
 
-    // Waits a moment for a session that is ending. Refuses with the holder's name while there is
-    // one, unless it is an older epoch of the same coordinator, which is ended.
+    // Refuses with the holder's name while there is one, after a moment in which it may turn out to
+    // be gone; an older epoch of the same coordinator is ended instead.
     std::shared_ptr<WorkerSession> claim(const PeerHello& hello, const std::string& peer);
     void release(const std::shared_ptr<WorkerSession>& session);
 
@@ -73,6 +73,7 @@ public:
 private:
     struct Resident;
 
+    void make_way(const PeerHello& hello);
     std::filesystem::path provide_model(const StageSpec& spec, const PieceSupplier& supplier,
                                         const LoadProgress& progress, LoadedStage& loaded) const;
     StageSpec completed(StageSpec spec) const;

@@ -95,7 +95,7 @@ struct WorkerLink::State {
             }
             callbacks.on_result(std::move(result));
         } else if (frame.has_trouble()) {
-            callbacks.on_lost(wire_text(frame.trouble().reason()));
+            callbacks.on_lost(wire_text(frame.trouble().reason()), frame.trouble().downstream());
         }
     }
 
@@ -194,7 +194,7 @@ void WorkerLink::claim(std::chrono::milliseconds timeout) {
             return state.fleet->Watch(context, request);
         },
         [&state](wire::WatchReply& frame) { state.take_watch_frame(frame); },
-        [&state](const std::string& reason) { state.callbacks.on_lost(reason); });
+        [&state](const std::string& reason) { state.callbacks.on_lost(reason, false); });
     if (!state.wait_open(state.watch, std::move(reader), timeout)) {
         state.fail(state.watch->status());
     }
@@ -263,7 +263,7 @@ void WorkerLink::open_results(std::chrono::milliseconds timeout, std::uint32_t m
         [&state, max_bytes](wire::ResultFrame& frame) {
             state.take_result_frame(frame, max_bytes);
         },
-        [&state](const std::string& reason) { state.callbacks.on_lost(reason); });
+        [&state](const std::string& reason) { state.callbacks.on_lost(reason, false); });
     if (!state.wait_open(state.results, std::move(reader), timeout)) {
         state.fail(state.results->status());
     }

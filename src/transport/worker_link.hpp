@@ -19,7 +19,8 @@ namespace shardline {
 // What a coordinator hears from one worker; called from threads of the link.
 struct WorkerLinkCallbacks {
     std::function<void(StepResult)> on_result;
-    std::function<void(std::string reason)> on_lost;  // without the worker's name; may repeat
+    // Without the worker's name; may repeat. `downstream`: it is the next worker that is lost.
+    std::function<void(std::string reason, bool downstream)> on_lost;
 };
 
 // The coordinator's connections to one worker, but for the step stream: descriptions, the claim

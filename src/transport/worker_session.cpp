@@ -32,10 +32,10 @@ void WorkerSession::report(StepResult ended) {
     }
 }
 
-void WorkerSession::report_trouble(std::string reason) {
+void WorkerSession::report_trouble(Trouble trouble) {
     room_logger("transport")
-        ->warn("epoch {} of {}: {}", to_number(owner_.epoch), owner_.node, reason);
-    if (!events_.try_push(Event(std::move(reason)))) {
+        ->warn("epoch {} of {}: {}", to_number(owner_.epoch), owner_.node, trouble.reason);
+    if (!events_.try_push(Event(std::move(trouble)))) {
         end();
     }
 }

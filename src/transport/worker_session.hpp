@@ -43,8 +43,14 @@ private:
 // Thread-safe. Shared by the streams of one coordinator, each of which may outlive the others.
 class WorkerSession final : public std::enable_shared_from_this<WorkerSession> {
 public:
-    // A step that ended here (not done), or why the worker can no longer do its part.
-    using Event = std::variant<StepResult, std::string>;
+    // Why the worker can no longer do its part.
+    struct Trouble {
+        std::string reason;
+        bool downstream = false;  // it is the next worker that is lost
+    };
+
+    // A step that ended here (not done), or the end of all.
+    using Event = std::variant<StepResult, Trouble>;
 
     explicit WorkerSession(SessionOwner owner);
 
@@ -52,7 +58,7 @@ public:
 
     // For the Watch stream. An overflow ends the session: nothing may be lost quietly.
     void report(StepResult ended);
-    void report_trouble(std::string reason);
+    void report_trouble(Trouble trouble);
     std::optional<Event> next_event(std::chrono::milliseconds timeout);
 
     // For the Results stream, which only one at a time may serve.

@@ -4,33 +4,18 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "security/credentials.hpp"
-#include "step/stage_executor.hpp"
 #include "transport/chain.hpp"
 #include "transport/grpc_chain.hpp"
 #include "transport/worker_server.hpp"
+#include "unit/transport/test_executor.hpp"
 
 namespace shardline {
-
-// What a test stage computes: every value x becomes 3 x + stage + 1, so the order of stages shows,
-// and `before` lets a test delay, block or fail a step.
-inline constexpr std::uint32_t kTestHidden = 16;
-inline constexpr StepLimits kTestLimits{.num_blocks = 64, .max_rows = 128, .max_context = 512};
-
-using BeforeStep = std::function<void(std::uint32_t stage, const StepPlan& plan)>;
-
-std::unique_ptr<StageExecutor> make_test_executor(std::uint32_t stage, BeforeStep before = {});
-float expected_value(float input, std::uint32_t num_stages);
-
-// A step of `rows` one-token spans whose values depend on its id.
-Step make_step(Epoch epoch, std::uint64_t id, std::uint32_t rows = 2);
-float input_value(std::uint64_t id, std::size_t index);
 
 // Collects what a chain says; waits with a limit, so that a test fails instead of hanging.
 class ChainLog final {
@@ -65,6 +50,7 @@ public:
     WorkerServer& worker(std::uint32_t index) { return *workers_[index]; }
     void stop_worker(std::uint32_t index) { workers_[index].reset(); }
     void start_worker(std::uint32_t index);  // on the port it had
+    const std::filesystem::path& model_directory() const { return model_directory_; }
     const Fleet& fleet() const { return fleet_; }
     const Credentials& credentials() const { return credentials_; }
 
