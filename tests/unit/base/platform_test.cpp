@@ -29,7 +29,7 @@ TEST(ChildProcess, EndOfChildIsNoticed) {
 }
 
 TEST(ChildProcess, DeafChildIsEndedAfterGrace) {
-    ChildProcess child = ChildProcess::spawn({"sh", "-c", "trap '' TERM; echo on; sleep 60"});
+    ChildProcess child = ChildProcess::spawn({"sh", "-c", "trap '' TERM; echo on; exec sleep 60"});
     EXPECT_EQ(child.read_line(5s), "on");
     const auto start = std::chrono::steady_clock::now();
     child.terminate(100ms);
