@@ -122,8 +122,11 @@ std::vector<std::int64_t> windows_of(ov::Core& core, const DataFlow& flow,
     return {};
 }
 
-// The value of an output that depends on constants alone; empty for any other.
+// The value of a single number that depends on single constants alone; empty for any other.
 std::optional<ov::Tensor> constant_value(const ov::Output<ov::Node>& output) {
+    if (output.get_partial_shape().is_dynamic() || ov::shape_size(output.get_shape()) != 1) {
+        return std::nullopt;
+    }
     if (const auto* constant = ov::as_type<ov::op::v0::Constant>(output.get_node())) {
         return constant->get_tensor_view();
     }

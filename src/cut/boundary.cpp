@@ -143,7 +143,6 @@ Boundaries find_boundaries(const ov::Model& model, const DataFlow& flow,
     const ov::Input<ov::Node> head = find_head_input(model, flow);
     Boundaries found;
     found.position = line.position;
-    found.head = head.get_node()->shared_from_this();
     for (std::uint32_t k = 0; k <= layers.size(); ++k) {
         const ov::Node* sink = k < layers.size() ? layers[k].attention.get() : head.get_node();
         const auto from =

@@ -21,7 +21,6 @@ struct Boundaries {
     std::vector<std::uint32_t> position;  // by flow index; kNotOnTheWay for all that is not data
     std::vector<std::uint32_t> cuts;      // per boundary, the last position before it
     std::vector<std::vector<ov::Output<ov::Node>>> crossing;
-    std::shared_ptr<ov::Node> head;  // the LM head's matrix product
 
     // Boundaries before the op: 0 within the embedding, k + 1 within layer k.
     std::uint32_t segment_of(std::uint32_t flow_index) const;
