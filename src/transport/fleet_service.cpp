@@ -35,6 +35,22 @@ grpc::Status guarded(const grpc::ServerContext& context, const char* what, Call&
     }
 }
 
+// However a watch ends, the worker is free.
+class Claim final {
+public:
+    Claim(WorkerHost& host, const PeerHello& hello, const std::string& peer)
+        : host_(host), session_(host.claim(hello, peer)) {}
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+    ~Claim() { host_.release(session_); }
+
+    WorkerSession& session() const { return *session_; }
+
+private:
+    WorkerHost& host_;
+    const std::shared_ptr<WorkerSession> session_;
+};
+
 class FleetService final : public wire::Fleet::Service {
 public:
     FleetService(WorkerHost& host, Watchdog& watchdog) : host_(host), watchdog_(watchdog) {}
@@ -53,9 +69,8 @@ public:
                        grpc::ServerWriter<wire::WatchReply>* stream) override {
         return guarded(*context, "a watch", [&] {
             const PeerHello hello = decode_hello(request->hello(), host_.name());
-            const auto session = host_.claim(hello, context->peer());
-            run_watch(*context, *session, *stream);
-            host_.release(session);
+            const Claim claim(host_, hello, context->peer());
+            run_watch(*context, claim.session(), *stream);
             return host_.shutting_down()
                        ? to_status(Error(ErrorCode::kUnavailable, "shutting down"))
                        : grpc::Status::OK;

@@ -1,11 +1,14 @@
 #include "transport/grpc_connection.hpp"
 
 #include <fmt/format.h>
+#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <limits>
+#include <mutex>
 #include <utility>
 
+#include "base/log.hpp"
 #include "transport/link_diagnosis.hpp"
 #include "transport/protocol.hpp"
 #include "transport/wire_codec.hpp"
@@ -41,6 +44,17 @@ std::string status_text(std::string text) {
     return text;
 }
 
+// gRPC writes to stderr by itself, a line for every stranger at the door. What matters of it comes
+// as a status; the rest is for debugging.
+void route_grpc_log(gpr_log_func_args* line) {
+    room_logger("grpc")->debug("{}", line->message);
+}
+
+void set_up_grpc_log() {
+    static std::once_flag once;
+    std::call_once(once, [] { gpr_set_log_function(route_grpc_log); });
+}
+
 int to_int_limit(std::size_t bytes) {
     constexpr std::size_t kLargest = std::numeric_limits<int>::max();
     return static_cast<int>(bytes < kLargest ? bytes : kLargest);
@@ -64,6 +78,7 @@ constexpr std::pair<ErrorCode, grpc::StatusCode> kCodes[] = {
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
                                             const Credentials& credentials, Purpose purpose,
                                             std::size_t max_receive_bytes) {
+    set_up_grpc_log();
     parse_address(address);  // refuses what gRPC would read as another scheme
     const bool control = purpose == Purpose::kControl;
     grpc::ChannelArguments arguments;
@@ -97,6 +112,7 @@ std::shared_ptr<grpc::ServerCredentials> make_server_credentials(const Credentia
 }
 
 void configure_server(grpc::ServerBuilder& builder) {
+    set_up_grpc_log();
     grpc::ResourceQuota quota("shardline worker");
     quota.SetMaxThreads(kMaxServerThreads);
     builder.SetResourceQuota(quota);

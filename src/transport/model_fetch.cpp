@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -20,6 +23,27 @@ namespace fs = std::filesystem;
 
 // A piece that is damaged more often than this is damaged at its source.
 constexpr int kMaxAttempts = 3;
+
+// Two workers of one host share a store; one waits until the other has what it needs.
+constexpr std::chrono::milliseconds kStoreRetry{200};
+constexpr std::chrono::minutes kStorePatience{30};
+
+std::unique_ptr<ShardStore> open_store(const fs::path& root, const ModelFingerprint& fingerprint,
+                                       const LoadProgress& progress) {
+    const auto deadline = std::chrono::steady_clock::now() + kStorePatience;
+    while (true) {
+        try {
+            return std::make_unique<ShardStore>(root, fingerprint);
+        } catch (const Error& error) {
+            if (error.code() != ErrorCode::kUnavailable ||
+                std::chrono::steady_clock::now() > deadline) {
+                throw;
+            }
+        }
+        progress("waiting for another worker's transfer", 0.0);  // throws when nobody waits for us
+        std::this_thread::sleep_for(kStoreRetry);
+    }
+}
 
 class Fetch final {
 public:
@@ -105,7 +129,8 @@ bool fetch_graph(ShardStore& store, Fetch& fetch, const ModelFingerprint& finger
 fs::path fetch_model(const fs::path& store_root, const StageSpec& spec,
                      const PieceSupplier& supplier, const CheckBeforeWeights& check,
                      const LoadProgress& progress) {
-    ShardStore store(store_root, spec.fingerprint);
+    const auto opened = open_store(store_root, spec.fingerprint, progress);
+    ShardStore& store = *opened;
     Fetch fetch(store, supplier, progress);
     if (!store.has_xml() || !fetch_graph(store, fetch, spec.fingerprint)) {
         store.put_xml(supplier.xml());

@@ -109,7 +109,7 @@ std::shared_ptr<WorkerSession> WorkerHost::claim(const PeerHello& hello, const s
     return session_;
 }
 
-void WorkerHost::release(const std::shared_ptr<WorkerSession>& session) {
+void WorkerHost::release(const std::shared_ptr<WorkerSession>& session) noexcept {
     session->end();
     session->wait_until_free(kSessionEndPatience);
     std::lock_guard lock(mutex_);

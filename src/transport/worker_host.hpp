@@ -45,7 +45,7 @@ public:
     // Refuses with the holder's name while there is one, after a moment in which it may turn out to
     // be gone; an older epoch of the same coordinator is ended instead.
     std::shared_ptr<WorkerSession> claim(const PeerHello& hello, const std::string& peer);
-    void release(const std::shared_ptr<WorkerSession>& session);
+    void release(const std::shared_ptr<WorkerSession>& session) noexcept;
 
     // The session that the hello belongs to; throws when that is not the current one.
     std::shared_ptr<WorkerSession> join(const PeerHello& hello) const;

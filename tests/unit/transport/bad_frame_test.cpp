@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <thread>
 
 #include "transport/protocol.hpp"
 #include "transport/wire_codec.hpp"
@@ -116,6 +117,33 @@ TEST_F(WorkerPeerTest, ForeignSessionAndStaleEpochAreRefused) {
     hello.set_session("somebody else");
     EXPECT_FALSE(foreign.open(hello));
     EXPECT_THAT(foreign.end().error_message(), HasSubstr("busy with the coordinator raw peer"));
+}
+
+TEST_F(WorkerPeerTest, UnloadGivesTheStageBackUnlessItRuns) {
+    RawPeer peer(fleet_);
+    ASSERT_NO_FATAL_FAILURE(peer.set_up());
+    const auto unload = [&] {
+        wire::UnloadRequest request;
+        *request.mutable_hello() = peer.hello();
+        wire::UnloadReply reply;
+        grpc::ClientContext context;
+        return peer.fleet->Unload(&context, request, &reply);
+    };
+    {
+        RawSteps steps(peer);
+        ASSERT_TRUE(steps.open(peer.hello()));
+        EXPECT_THAT(unload().error_message(), HasSubstr("already serving"));
+        steps.context.TryCancel();
+        steps.end();
+    }
+    grpc::Status status;
+    for (int i = 0; i < 100 && !(status = unload()).ok(); ++i) {
+        std::this_thread::sleep_for(50ms);  // until the step stream has ended there, too
+    }
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    RawSteps steps(peer);
+    EXPECT_FALSE(steps.open(peer.hello()));
+    EXPECT_THAT(steps.end().error_message(), HasSubstr("no stage is loaded"));
 }
 
 TEST_F(WorkerPeerTest, SecondStepStreamIsRefused) {

@@ -4,16 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "model/model_paths.hpp"
 #include "shard/part_ranges.hpp"
 #include "shard/range_algebra.hpp"
+#include "shard/shard_store.hpp"
 #include "unit/transport/chain_harness.hpp"
 
 namespace shardline {
@@ -189,6 +193,24 @@ TEST_F(ModelFetchTest, SourceThatIsAlwaysDamagedIsGivenUp) {
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kCorrupt);
     }
+}
+
+TEST_F(ModelFetchTest, TwoWorkersOfOneHostShareAStore) {
+    auto other = std::make_unique<ShardStore>(store_root(), spec_.fingerprint);
+    std::atomic<bool> waited = false;
+    std::jthread leaves([&] {
+        while (!waited) {
+            std::this_thread::sleep_for(10ms);
+        }
+        other.reset();
+    });
+    const fs::path directory = fetch_model(
+        store_root(), spec_, supplier(), [](const fs::path&) {},
+        [&](const char* phase, double) {
+            waited = waited || std::string(phase).starts_with("waiting");
+        });
+    EXPECT_TRUE(waited);
+    expect_complete(directory);
 }
 
 TEST_F(ModelFetchTest, GraphOfAnotherModelIsRefused) {
