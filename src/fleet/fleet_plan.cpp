@@ -104,15 +104,22 @@ FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
         std::min({plan.placement.num_blocks, useful_blocks(options, plan.max_context),
                   options.keep_layers > 0 ? blocks_for(source, plan.first, coordinator_memory_bytes)
                                           : plan.placement.num_blocks});
-    plan.first.num_blocks = plan.num_blocks;
     for (const StagePlacement& stage : plan.placement.stages) {
         StageSpec spec = common;
         spec.range = {stage.layers, false, false};
-        spec.num_blocks = plan.num_blocks;
         spec.device.clear();  // each worker runs on its own device
         plan.remote.push_back(spec);
     }
     plan.remote.back().keeps_rows = true;
+    // The placement shared out by layer; what a worker will really need, it computes itself.
+    for (std::size_t i = 0; i < plan.remote.size(); ++i) {
+        plan.num_blocks =
+            std::min(plan.num_blocks, blocks_for(source, plan.remote[i], workers[i].memory_bytes));
+    }
+    plan.first.num_blocks = plan.num_blocks;
+    for (StageSpec& spec : plan.remote) {
+        spec.num_blocks = plan.num_blocks;
+    }
     StageSpec head = common;
     const std::uint32_t num_layers = source.info().num_layers;
     head.range = {{num_layers, num_layers}, false, true};

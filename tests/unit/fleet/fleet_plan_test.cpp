@@ -1,0 +1,65 @@
+#include "fleet/fleet_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "stage/stage_loader.hpp"
+
+namespace shardline {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class FleetPlanTest : public testing::Test {
+protected:
+    void SetUp() override {
+        const char* models = std::getenv("SHARDLINE_TINY_MODELS");
+        if (models == nullptr || !std::filesystem::exists(models)) {
+            GTEST_SKIP() << "SHARDLINE_TINY_MODELS names no directory";
+        }
+        options_.model_directory = std::filesystem::path(models) / "llama";
+    }
+
+    FleetOptions options_;
+};
+
+// What is planned is what a worker accepts: nobody is given more blocks than fit by its own count.
+TEST_F(FleetPlanTest, EveryStageFitsItsWorker) {
+    const ModelSource source = ModelSource::open(options_.model_directory);
+    options_.max_sequences = 100'000;  // so that memory decides
+    for (std::uint64_t memory_mib = 90; memory_mib < 120; ++memory_mib) {
+        const std::vector<WorkerProfile> workers = {{"a:1", memory_mib * kMiB + 12345},
+                                                    {"b:1", memory_mib * kMiB * 2}};
+        const FleetPlan plan = plan_fleet(source, options_, workers, 1024 * kMiB);
+        ASSERT_EQ(plan.remote.size(), 2U);
+        for (std::size_t i = 0; i < workers.size(); ++i) {
+            const StageFootprint footprint =
+                stage_footprint(options_.model_directory, plan.remote[i]);
+            EXPECT_LE(plan.remote[i].num_blocks,
+                      blocks_that_fit(footprint, workers[i].memory_bytes));
+            EXPECT_EQ(plan.remote[i].num_blocks, plan.num_blocks);
+        }
+        EXPECT_TRUE(plan.remote.back().keeps_rows);
+        EXPECT_TRUE(plan.last.at(0).range.with_head);
+    }
+}
+
+TEST_F(FleetPlanTest, OneProcessIsTheWholeModel) {
+    const ModelSource source = ModelSource::open(options_.model_directory);
+    const FleetPlan plan = plan_fleet(source, options_, {}, 1024 * kMiB);
+    EXPECT_EQ(plan.first.range, (PartRange{{0, source.info().num_layers}, true, true}));
+    EXPECT_TRUE(plan.remote.empty());
+    EXPECT_TRUE(plan.last.empty());
+}
+
+TEST_F(FleetPlanTest, ContextBeyondTheModelsIsRefused) {
+    const ModelSource source = ModelSource::open(options_.model_directory);
+    options_.max_context = source.info().context_length + 1;
+    EXPECT_THROW(plan_fleet(source, options_, {}, 1024 * kMiB), Error);
+}
+
+}  // namespace
+}  // namespace shardline
