@@ -29,7 +29,7 @@ constexpr std::size_t kWindowPort = 10;  // of the paged attention op
 constexpr float kMasked = -60000.0F;
 
 ov::Tensor step_input(const ov::Node& parameter, std::int64_t context) {
-    const ov::Shape shape = parameter.get_output_shape(0);
+    const ov::Shape& shape = parameter.get_output_shape(0);
     ov::Tensor tensor(parameter.get_output_element_type(0), shape);
     const std::string name = port_name(parameter);
     const std::int64_t value = name == "position_ids" ? context - 1 : name == "beam_idx" ? 0 : 1;

@@ -53,6 +53,7 @@ std::vector<ShapeMeaning> meanings_at(const DataFlow& flow,
                                  {Extent::kSequence, extents.sequence},
                                  {Extent::kBatch, extents.batch}}};
     std::vector<ShapeMeaning> meanings;
+    meanings.reserve(outputs.size());
     for (const auto& output : outputs) {
         meanings.push_back(
             meaning_of(output.get_partial_shape(), copies.of(output).get_partial_shape(), known));
