@@ -9,7 +9,8 @@ if(NOT SHARDLINE_CARGO)
 endif()
 
 set(shardline_rust_root "${PROJECT_SOURCE_DIR}/rust")
-set(shardline_rust_target "${PROJECT_BINARY_DIR}/rust")
+# One for all presets: it does not depend on how the C++ side is built.
+set(shardline_rust_target "${PROJECT_SOURCE_DIR}/build/rust")
 set(shardline_rust_library "${shardline_rust_target}/release/libshardline_text_rust.a")
 set(shardline_rust_sources
     Cargo.toml Cargo.lock src/lib.rs src/chat_template.rs src/environment.rs src/name_check.rs
