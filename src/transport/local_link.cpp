@@ -54,48 +54,43 @@ struct LocalChain::State {
         }
     }
 
-    // The way into a stage, with the faults on it.
-    void enter(std::uint32_t stage, Step step) {
-        const Fault fault = fault_hook ? fault_hook(stage, step.plan) : Fault{};
-        switch (fault.kind) {
-            case Fault::Kind::kNone: break;
-            case Fault::Kind::kDelay: std::this_thread::sleep_for(fault.delay); break;
-            case Fault::Kind::kDrop: return;
-            case Fault::Kind::kCorrupt: corrupt(step); break;
-            case Fault::Kind::kFail:
-                take_result(ended(step, StepStatus::kFailed,
-                                  fmt::format("stage {}: failed on request", stage)));
-                return;
-            case Fault::Kind::kLoseLink:
-                go_down(fmt::format("stage {}: lost on request", stage));
-                return;
-        }
-        const StepId id = step.plan.step;
-        if (!workers[stage]->push(std::move(step))) {
-            StepResult result;
-            result.epoch = epoch;
-            result.step = id;
-            result.status = StepStatus::kFailed;
-            result.error = fmt::format("stage {}: takes no more steps", stage);
-            take_result(std::move(result));
-        }
-    }
-
-    static void corrupt(Step& step) {
-        if (!step.activations.empty() && !step.activations.front().bytes.empty()) {
-            char& first = step.activations.front().bytes.front();
+    static void corrupt(Activations& activations) {
+        if (!activations.empty() && !activations.front().bytes.empty()) {
+            char& first = activations.front().bytes.front();
             first = static_cast<char>(~first);
         }
     }
 
-    static StepResult ended(Step& step, StepStatus status, std::string error) {
-        StepResult result;
-        result.epoch = step.plan.epoch;
-        result.step = step.plan.step;
-        result.status = status;
-        result.error = std::move(error);
-        result.timings = std::move(step.timings);
-        return result;
+    // Called by the stage's thread before it runs the step.
+    void apply_fault(std::uint32_t stage, const StepPlan& plan, Activations& activations) {
+        const Fault fault = fault_hook(stage, plan);
+        switch (fault.kind) {
+            case Fault::Kind::kNone: return;
+            case Fault::Kind::kDelay: std::this_thread::sleep_for(fault.delay); return;
+            case Fault::Kind::kCorrupt: corrupt(activations); return;
+            case Fault::Kind::kDrop: {
+                std::lock_guard lock(mutex);
+                in_flight.erase(plan.step);  // what comes of it goes nowhere
+                return;
+            }
+            case Fault::Kind::kLoseLink:
+                go_down(fmt::format("stage {}: lost on request", stage));
+                break;
+            case Fault::Kind::kFail: break;
+        }
+        throw Error(ErrorCode::kInternal, "failed on request");
+    }
+
+    // The way into a stage from the one before, never from send().
+    void enter(std::uint32_t stage, Step step) {
+        StepResult refused;
+        refused.epoch = epoch;
+        refused.step = step.plan.step;
+        refused.status = StepStatus::kFailed;
+        refused.error = fmt::format("stage {}: takes no more steps", stage);
+        if (!workers[stage]->push(std::move(step))) {
+            take_result(std::move(refused));
+        }
     }
 
     void leave(std::uint32_t stage, Step step) {
@@ -103,11 +98,39 @@ struct LocalChain::State {
             enter(stage + 1, std::move(step));
             return;
         }
-        StepResult result = ended(step, StepStatus::kDone, {});
+        StepResult result;
+        result.epoch = step.plan.epoch;
+        result.step = step.plan.step;
         result.outputs = std::move(step.activations);
+        result.timings = std::move(step.timings);
         take_result(std::move(result));
     }
 };
+
+namespace {
+
+class FaultyExecutor final : public StageExecutor {
+public:
+    using BeforeRun = std::function<void(const StepPlan& plan, Activations& activations)>;
+
+    FaultyExecutor(std::unique_ptr<StageExecutor> executor, BeforeRun before_run)
+        : executor_(std::move(executor)), before_run_(std::move(before_run)) {}
+
+    Activations run(const StepPlan& plan, Activations activations) override {
+        before_run_(plan, activations);
+        return executor_->run(plan, std::move(activations));
+    }
+    StepLimits limits() const override { return executor_->limits(); }
+    EffectiveSettings effective_settings() const override {
+        return executor_->effective_settings();
+    }
+
+private:
+    const std::unique_ptr<StageExecutor> executor_;
+    const BeforeRun before_run_;
+};
+
+}  // namespace
 
 LocalChain::LocalChain(std::vector<std::unique_ptr<StageExecutor>> executors, Epoch epoch,
                        ChainCallbacks callbacks, FaultHook fault_hook)
@@ -118,6 +141,13 @@ LocalChain::LocalChain(std::vector<std::unique_ptr<StageExecutor>> executors, Ep
     }
     for (auto& executor : executors) {
         const auto stage = static_cast<std::uint32_t>(state_->workers.size());
+        if (state_->fault_hook) {
+            executor = std::make_unique<FaultyExecutor>(
+                std::move(executor),
+                [state = state_.get(), stage](const StepPlan& plan, Activations& activations) {
+                    state->apply_fault(stage, plan, activations);
+                });
+        }
         state_->workers.push_back(std::make_unique<StageWorker>(
             stage, "this process", std::move(executor), epoch,
             [state = state_.get(), stage](Step step) { state->leave(stage, std::move(step)); },
@@ -140,8 +170,12 @@ bool LocalChain::send(Step step) {
             return false;
         }
     }
-    state_->enter(0, std::move(step));
-    return true;
+    const StepId id = step.plan.step;
+    if (state_->workers.front()->push(std::move(step))) {
+        return true;
+    }
+    std::lock_guard lock(state_->mutex);
+    return state_->in_flight.erase(id) == 0;  // down meanwhile: told with all others
 }
 
 void LocalChain::cancel(StepId step) {

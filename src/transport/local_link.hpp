@@ -12,22 +12,21 @@
 
 namespace shardline {
 
-// What a test does to a step on its way into a stage.
+// What a test does to a step when a stage begins it.
 struct Fault {
     enum class Kind : std::uint8_t {
         kNone,
-        kDelay,     // arrives `delay` later, and everything behind it
-        kDrop,      // never arrives: no result comes
-        kCorrupt,   // arrives with the first byte of its first tensor inverted
-        kFail,      // the stage reports a failure instead of computing
+        kDelay,     // runs `delay` later, and everything behind it
+        kDrop,      // is lost: no result comes
+        kCorrupt,   // runs with the first byte of its first tensor inverted
+        kFail,      // fails instead of running
         kLoseLink,  // the chain goes down
     };
     Kind kind = Kind::kNone;
     std::chrono::milliseconds delay{0};
 };
 
-// Asked for every step before it enters stage `stage`; called from the sender's thread for stage
-// 0 and from the stage before for the others.
+// Asked for every step that stage `stage` begins, from the stage's thread.
 using FaultHook = std::function<Fault(std::uint32_t stage, const StepPlan& plan)>;
 
 // A chain in this process: one StageWorker, so one thread, per executor. Tensors are handed on by

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <future>
+#include <thread>
 
 #include "base/error.hpp"
 #include "transport/protocol.hpp"
@@ -31,7 +33,7 @@ float first_value(const StepResult& result) {
     return value;
 }
 
-// The hook does `fault` to step 2 before stage 1.
+// The hook does `fault` to step 2 in stage 1.
 FaultHook at_stage_one(Fault fault) {
     return [fault](std::uint32_t stage, const StepPlan& plan) {
         return stage == 1 && to_number(plan.step) == 2 ? fault : Fault{};
@@ -104,6 +106,27 @@ TEST(LocalChain, FailedStepIsReportedOnce) {
     }
 }
 
+// The engine's thread sends; what comes back comes from another one.
+TEST(LocalChain, FaultOfTheFirstStageComesFromItsThread) {
+    std::thread::id thread_of_result;
+    std::promise<void> done;
+    ChainCallbacks callbacks;
+    callbacks.on_result = [&](StepResult result) {
+        EXPECT_EQ(result.status, StepStatus::kFailed);
+        EXPECT_THAT(result.error, HasSubstr("stage 0"));
+        thread_of_result = std::this_thread::get_id();
+        done.set_value();
+    };
+    std::vector<std::unique_ptr<StageExecutor>> executors;
+    executors.push_back(make_test_executor(0));
+    LocalChain chain(std::move(executors), kEpoch, callbacks, [](std::uint32_t, const StepPlan&) {
+        return Fault{.kind = Fault::Kind::kFail};
+    });
+    ASSERT_TRUE(chain.send(make_step(kEpoch, 1)));
+    ASSERT_EQ(done.get_future().wait_for(10s), std::future_status::ready);
+    EXPECT_NE(thread_of_result, std::this_thread::get_id());
+}
+
 TEST(LocalChain, LostLinkBringsTheChainDownOnce) {
     ChainLog log;
     LocalChain chain = make_chain(2, log, at_stage_one({.kind = Fault::Kind::kLoseLink}));
@@ -120,8 +143,8 @@ TEST(LocalChain, CancelledStepIsSkippedInLaterStages) {
     ChainLog log;
     LocalChain* chain_of_hook = nullptr;
     LocalChain chain = make_chain(2, log, [&](std::uint32_t stage, const StepPlan& plan) {
-        if (stage == 1 && to_number(plan.step) == 1) {
-            chain_of_hook->cancel(StepId{1});
+        if (stage == 0 && to_number(plan.step) == 1) {
+            chain_of_hook->cancel(StepId{1});  // begun here, so stage 1 skips it
         }
         return Fault{};
     });
