@@ -1,5 +1,6 @@
 #include "server/connection_server.hpp"
 
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "server/listen_socket.hpp"
+#include "server/openai_response.hpp"
 
 namespace shardline {
 namespace {
@@ -22,13 +24,20 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kSpareThreads = 8;
 constexpr std::chrono::milliseconds kClosingTime{1000};  // for the client to read the last bytes
 constexpr const char* kHeaderEnd = "\r\n\r\n";
-constexpr const char* kBusyResponse =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-    "Connection: close\r\nContent-Length: 127\r\n\r\n"
-    "{\"error\":{\"message\":\"Too many requests are being served; try again in a moment.\","
-    "\"type\":\"rate_limit_error\",\"param\":null,\"code\":\"busy\"}}";
-
 thread_local Connection t_connection;
+
+// Written by the polling thread, past httplib.
+std::string busy_response() {
+    ApiError error = queue_full();
+    error.status = 503;
+    error.message = "Too many requests are being served; try again in a moment.";
+    error.code = "busy";
+    const std::string body = to_text(error_json(error));
+    return fmt::format(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: {}\r\n"
+        "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+        error.retry_after_s, body.size(), body);
+}
 
 }  // namespace
 
@@ -156,7 +165,9 @@ void ConnectionServer::accept_new(std::vector<Waiting>& waiting) {
         const int on = 1;
         setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         ++num_open_;
-        Waiting connection{socket, Phase::kSilent, "", Clock::now() + limits_.header_time};
+        Waiting connection;
+        connection.socket = socket;
+        connection.deadline = Clock::now() + limits_.header_time;
         if (num_open_ > limits_.max_connections) {
             refuse(connection);
         }
@@ -213,6 +224,7 @@ void ConnectionServer::dispatch(Waiting& connection) {
         const std::size_t num_threads = workers_.size();
         if (num_busy_ < limits_.max_threads + kSpareThreads) {
             ++num_busy_;
+            connection.overloaded = num_busy_ > limits_.max_threads;
             work_.push_back(std::move(connection));
             if (num_busy_ > num_threads) {
                 workers_.emplace_back([this] { worker_loop(); });
@@ -225,7 +237,7 @@ void ConnectionServer::dispatch(Waiting& connection) {
 }
 
 void ConnectionServer::refuse(Waiting& connection) {
-    const std::string response = kBusyResponse;
+    const std::string response = busy_response();
     static_cast<void>(
         send(connection.socket, response.data(), response.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
     shutdown(connection.socket, SHUT_WR);
@@ -236,7 +248,6 @@ void ConnectionServer::refuse(Waiting& connection) {
 void ConnectionServer::worker_loop() {
     for (;;) {
         Waiting connection;
-        bool overloaded = false;
         {
             std::unique_lock lock(mutex_);
             work_there_.wait(lock, [this] { return stopping_ || !work_.empty(); });
@@ -245,19 +256,18 @@ void ConnectionServer::worker_loop() {
             }
             connection = std::move(work_.front());
             work_.pop_front();
-            overloaded = num_busy_ > limits_.max_threads;
         }
-        serve(std::move(connection), overloaded);
+        serve(std::move(connection));
         std::lock_guard lock(mutex_);
         --num_busy_;
     }
 }
 
-void ConnectionServer::serve(Waiting connection, bool overloaded) {
+void ConnectionServer::serve(Waiting connection) {
     SocketStream stream(connection.socket, std::move(connection.received), stopping_);
     Outcome outcome = Outcome::kKeep;
     do {
-        t_connection = {&stream, overloaded, false};
+        t_connection = {&stream, connection.overloaded, false};
         outcome = serve_one(stream);
     } while (outcome == Outcome::kKeep && stream.has_headers());
     t_connection = {};

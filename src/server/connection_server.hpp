@@ -70,6 +70,7 @@ private:
         Phase phase = Phase::kSilent;
         std::string received;
         std::chrono::steady_clock::time_point deadline;
+        bool overloaded = false;  // dispatched to a spare thread
     };
 
     void poll_loop();
@@ -81,7 +82,7 @@ private:
     void refuse(Waiting& connection);
 
     void worker_loop();
-    void serve(Waiting connection, bool overloaded);
+    void serve(Waiting connection);
     Outcome serve_one(SocketStream& stream);
     void give_back(Waiting connection);
     void close_socket(int socket);

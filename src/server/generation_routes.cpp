@@ -84,7 +84,7 @@ void GenerationRoutes::chat(const std::string& body, httplib::Response& response
     job->include_usage = request.options.include_usage;
     job->with_logprobs = request.options.sampling.logprobs;
     job->run = std::make_unique<CompletionRun>(engine_, tokenizer_, std::move(spec));
-    run(std::move(job), response);
+    run(job, response);
 }
 
 void GenerationRoutes::completion(const std::string& body, httplib::Response& response) const {
@@ -113,7 +113,7 @@ void GenerationRoutes::completion(const std::string& body, httplib::Response& re
     job->include_usage = request.options.include_usage;
     job->with_logprobs = request.options.sampling.logprobs;
     job->run = std::make_unique<CompletionRun>(engine_, tokenizer_, std::move(spec));
-    run(std::move(job), response);
+    run(job, response);
 }
 
 void GenerationRoutes::check_model(const std::string& asked) const {
@@ -142,14 +142,14 @@ RunSpec GenerationRoutes::make_spec(const GenerationOptions& options) const {
     return spec;
 }
 
-void GenerationRoutes::run(std::shared_ptr<Job> job, httplib::Response& response) const {
+void GenerationRoutes::run(const std::shared_ptr<Job>& job, httplib::Response& response) const {
     job->deadline = Clock::now() + options_.request_timeout;
     ConnectionServer::current().stream->set_write_deadline(job->deadline +
                                                            options_.connections.write_stall);
     if (const auto error = job->run->submit()) {
         write_error(response, *error);
     } else if (job->stream) {
-        stream(std::move(job), response);
+        stream(job, response);
     } else {
         respond(*job, response);
     }
@@ -197,7 +197,7 @@ void GenerationRoutes::respond(Job& job, httplib::Response& response) const {
         "application/json");
 }
 
-void GenerationRoutes::stream(std::shared_ptr<Job> job, httplib::Response& response) const {
+void GenerationRoutes::stream(const std::shared_ptr<Job>& job, httplib::Response& response) const {
     // Until the first piece is there, a failure can still be an HTTP status.
     const auto patience = Clock::now() + kFirstPiece;
     std::vector<ChoiceDelta> first;

@@ -37,9 +37,9 @@ private:
     void check_model(const std::string& asked) const;
     void check_length(std::size_t num_tokens) const;
     RunSpec make_spec(const GenerationOptions& options) const;
-    void run(std::shared_ptr<Job> job, httplib::Response& response) const;
+    void run(const std::shared_ptr<Job>& job, httplib::Response& response) const;
     void respond(Job& job, httplib::Response& response) const;
-    void stream(std::shared_ptr<Job> job, httplib::Response& response) const;
+    void stream(const std::shared_ptr<Job>& job, httplib::Response& response) const;
     std::optional<ApiError> reason_to_stop(const Job& job) const;
 
     const ServerOptions& options_;

@@ -124,6 +124,9 @@ void RequestGate::attach(httplib::Server& server) const {
         }
     };
     server.set_error_handler(on_bare_error);
+    server.set_logger([](const httplib::Request& request, const httplib::Response& response) {
+        room_logger("server")->debug("{} {} {}", request.method, request.path, response.status);
+    });
     server.set_exception_handler(
         [](const httplib::Request&, httplib::Response& response, const std::exception_ptr& thrown) {
             ApiError error;

@@ -370,7 +370,7 @@ TEST_F(FieldCases, ManyStreamsCutAtOnceLeaveNothingBehind) {
             clients.back()->send_request("POST", "/v1/chat/completions",
                                          streamed(chat_body()).dump());
         }
-        ASSERT_TRUE(clients.front()->read_until("data: "));
+        ASSERT_TRUE(clients.front()->read_until("data: ")) << clients.front()->received();
         clients.clear();
         EXPECT_TRUE(blocks_free_within(std::chrono::seconds(2)));
         EXPECT_EQ(http(port_, "GET", "/health/ready").status, 200);

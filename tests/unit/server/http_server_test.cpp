@@ -392,7 +392,8 @@ protected:
         options.connections.max_connections = 40;
         options.connections.header_time = std::chrono::milliseconds(700);
         options.connections.idle_time = std::chrono::milliseconds(700);
-        options.connections.body_time = std::chrono::milliseconds(700);
+        options.connections.body_time = std::chrono::milliseconds(1500);
+        options.probe_patience = std::chrono::milliseconds(1500);
         options.connections.write_stall = std::chrono::milliseconds(500);
         return options;
     }
@@ -442,6 +443,30 @@ TEST_F(SmallServerTest, BusyThreadsStillAnswerHealthAndRefuseTheRest) {
     for (auto& client : busy) {
         expect_error(client->read_response(), 408);
     }
+}
+
+TEST_F(SmallServerTest, BeyondTheSpareThreadsTheAnswerIs503AtOnce) {
+    constexpr int kSpareThreads = 8;
+    link_->set_hanging(true);
+    std::vector<std::unique_ptr<RawClient>> busy;
+    for (int i = 0; i < 3; ++i) {
+        busy.push_back(std::make_unique<RawClient>(port_));
+        busy.back()->send_bytes("POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n");
+    }
+    for (int i = 0; i < kSpareThreads; ++i) {  // each waits for a step that does not come
+        busy.push_back(std::make_unique<RawClient>(port_));
+        busy.back()->send_request("GET", "/health/ready");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const RawResponse refused = http(port_, "GET", "/health/live");
+    expect_error(refused, 503);
+    EXPECT_EQ(refused.error()["code"], "busy");
+    EXPECT_TRUE(refused.complete);
+    EXPECT_TRUE(refused.headers.count("retry-after"));
+    for (auto& client : busy) {
+        EXPECT_GE(client->read_response().status, 400);
+    }
+    EXPECT_EQ(http(port_, "GET", "/health/live").status, 200);
 }
 
 TEST_F(SmallServerTest, SilentConnectionsAreClosedInTime) {

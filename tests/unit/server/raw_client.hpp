@@ -37,6 +37,7 @@ public:
     // Reads until `text` has come; false on timeout or close.
     bool read_until(const std::string& text,
                     std::chrono::milliseconds timeout = std::chrono::seconds(20));
+    const std::string& received() const { return received_; }  // and not taken yet
     bool closed_by_server(std::chrono::milliseconds timeout);
     void close();
     void reset();  // as a machine that vanishes: RST
