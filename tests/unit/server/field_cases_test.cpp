@@ -119,7 +119,7 @@ TEST_F(FieldCases, StopStringEndsTheWork) {
     Json body = chat_body();
     body["stop"] = " c";
     EXPECT_EQ(chat(body).json()["choices"][0]["message"]["content"], " a b");
-    EXPECT_TRUE(blocks_free_within(std::chrono::milliseconds(200)));
+    EXPECT_TRUE(blocks_free_within(kGoneTime));
     EXPECT_LT(link_->num_steps(), 20U);
 }
 
@@ -282,7 +282,7 @@ TEST_F(FieldCases, WorkEndsWhenTheClientLeaves) {
         streaming.send_request("POST", "/v1/chat/completions", streamed(chat_body()).dump());
         ASSERT_TRUE(streaming.read_until(" c"));
         reset ? streaming.reset() : streaming.close();
-        EXPECT_TRUE(blocks_free_within(std::chrono::seconds(1)));
+        EXPECT_TRUE(blocks_free_within(kGoneTime));
 
         link_->set_scripts({counting(250)});
         RawClient waiting(port_);
@@ -290,7 +290,7 @@ TEST_F(FieldCases, WorkEndsWhenTheClientLeaves) {
         std::this_thread::sleep_for(std::chrono::milliseconds(500));
         EXPECT_GT(engine_->stats().blocks_used, 0U);
         reset ? waiting.reset() : waiting.close();
-        EXPECT_TRUE(blocks_free_within(std::chrono::seconds(1)));
+        EXPECT_TRUE(blocks_free_within(kGoneTime));
     }
     // During the prompt: steps that take longer than the client's patience.
     for (const bool stream : {false, true}) {
@@ -300,7 +300,7 @@ TEST_F(FieldCases, WorkEndsWhenTheClientLeaves) {
                             stream ? streamed(chat_body()).dump() : chat_body().dump());
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         client.close();
-        EXPECT_TRUE(blocks_free_within(std::chrono::seconds(1)));
+        EXPECT_TRUE(blocks_free_within(kGoneTime));
     }
 }
 
@@ -370,9 +370,10 @@ TEST_F(FieldCases, ManyStreamsCutAtOnceLeaveNothingBehind) {
             clients.back()->send_request("POST", "/v1/chat/completions",
                                          streamed(chat_body()).dump());
         }
-        ASSERT_TRUE(clients.front()->read_until("data: ")) << clients.front()->received();
+        ASSERT_TRUE(clients.front()->read_until("data: ", std::chrono::seconds(60)))
+            << clients.front()->received();
         clients.clear();
-        EXPECT_TRUE(blocks_free_within(std::chrono::seconds(2)));
+        EXPECT_TRUE(blocks_free_within(10 * kGoneTime));
         EXPECT_EQ(http(port_, "GET", "/health/ready").status, 200);
     }
 }

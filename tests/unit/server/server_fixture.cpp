@@ -83,7 +83,7 @@ void ServerTest::TearDown() {
         link_->come_up();
     }
     expect_plain_request_works();
-    EXPECT_TRUE(blocks_free_within(std::chrono::seconds(1)));
+    EXPECT_TRUE(blocks_free_within(kGoneTime));
     server_->stop();
     engine_->stop();
     link_->stop();

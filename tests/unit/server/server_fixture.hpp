@@ -17,6 +17,13 @@ namespace shardline {
 
 using TestJson = nlohmann::json;
 
+// How long a request whose client left may hold its blocks; sanitizers make everything slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr std::chrono::milliseconds kGoneTime{10000};
+#else
+inline constexpr std::chrono::milliseconds kGoneTime{1000};
+#endif
+
 // SmolLM2's tokenizer and a template in ChatML's style, opened once for all tests.
 struct TestWords {
     Tokenizer tokenizer;
