@@ -17,7 +17,6 @@ namespace shardline {
 
 namespace {
 
-constexpr auto kDescribeTimeout = std::chrono::seconds(5);
 constexpr std::uint64_t kSmallMemory = std::uint64_t{2} << 30;
 constexpr double kSlowRoundTripMs = 20.0;
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "transport/worker_client.hpp"
 
 namespace shardline {
 
@@ -14,10 +15,7 @@ std::vector<std::string> split_addresses(const std::string& text) {
     std::istringstream stream(text);
     std::string address;
     while (std::getline(stream, address, ',')) {
-        if (address.find(':') == std::string::npos) {
-            throw Error(ErrorCode::kInvalidArgument,
-                        fmt::format("--workers: '{}' is not HOST:PORT, as in pc2:7411", address));
-        }
+        parse_address(address);  // refuses what is not HOST:PORT
         addresses.push_back(address);
     }
     return addresses;

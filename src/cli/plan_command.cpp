@@ -7,13 +7,10 @@
 #include "cli/fleet_options.hpp"
 #include "cli/model_argument.hpp"
 #include "fleet/fleet_plan.hpp"
-#include "transport/worker_client.hpp"
 
 namespace shardline {
 
 namespace {
-
-constexpr auto kDescribeTimeout = std::chrono::seconds(5);
 
 struct PlanArguments {
     FleetArguments fleet;
@@ -21,14 +18,13 @@ struct PlanArguments {
 };
 
 std::vector<WorkerProfile> profiles_of(const FleetOptions& options) {
-    std::vector<WorkerProfile> profiles;
-    const std::uint64_t share = host_memory_bytes(options) / (options.local_workers + 1);
-    for (std::uint32_t i = 0; i < options.local_workers; ++i) {
-        profiles.push_back({fmt::format("local worker {}", i + 1), share, 1.0});
+    if (!options.workers.empty()) {
+        return describe_workers(options.workers, *options.credentials);
     }
-    for (const std::string& address : options.workers) {
+    std::vector<WorkerProfile> profiles;
+    for (std::uint32_t i = 0; i < options.local_workers; ++i) {
         profiles.push_back(
-            profile_of(describe_worker(address, *options.credentials, kDescribeTimeout), address));
+            {fmt::format("local worker {}", i + 1), process_memory_bytes(options), 1.0});
     }
     return profiles;
 }
@@ -96,8 +92,8 @@ int run_plan(const PlanArguments& arguments) {
     const std::filesystem::path directory = resolve_model(arguments.fleet.model, arguments.json);
     const FleetOptions options = to_fleet_options(arguments.fleet, directory);
     const ModelSource source = ModelSource::open(directory);
-    const FleetPlan plan = plan_fleet(source, options, profiles_of(options),
-                                      host_memory_bytes(options) / (options.local_workers + 1));
+    const FleetPlan plan =
+        plan_fleet(source, options, profiles_of(options), process_memory_bytes(options));
     const std::string warning = advice(source, options, !plan.remote.empty());
     if (arguments.json) {
         fmt::print("{}\n", to_json(plan, warning).dump(2));

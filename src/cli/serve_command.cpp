@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <memory>
 
-#include "base/error.hpp"
 #include "base/platform.hpp"
 #include "cli/commands.hpp"
 #include "cli/coordinator.hpp"
 #include "server/generation_defaults.hpp"
 #include "server/http_server.hpp"
+#include "transport/worker_client.hpp"
 
 namespace shardline {
 
@@ -22,16 +22,9 @@ struct ServeArguments {
 
 ServerOptions server_options(const ServeArguments& arguments) {
     ServerOptions options;
-    const auto colon = arguments.listen.rfind(':');
-    const std::string port = colon == std::string::npos ? "" : arguments.listen.substr(colon + 1);
-    if (port.empty() || port.size() > 5 ||
-        port.find_first_not_of("0123456789") != std::string::npos || std::stoi(port) > 65535) {
-        throw Error(
-            ErrorCode::kInvalidArgument,
-            fmt::format("--listen: '{}' is not HOST:PORT, as in 127.0.0.1:8000", arguments.listen));
-    }
-    options.listen_host = arguments.listen.substr(0, colon);
-    options.port = std::stoi(port);
+    const HostPort listen = parse_address(arguments.listen);
+    options.listen_host = listen.host;
+    options.port = listen.port;
     options.api_keys = arguments.api_keys;
     return options;
 }
@@ -49,8 +42,8 @@ int run_serve(const ServeArguments& arguments) {
     HttpServer server(options, coordinator.engine(), coordinator.tokenizer(),
                       coordinator.chat_template(), coordinator.model_info());
     const int port = server.start();
-    fmt::print("serving {} at http://{}:{}\n", coordinator.model_info().name, options.listen_host,
-               port);
+    const std::string host = arguments.listen.substr(0, arguments.listen.rfind(':'));
+    fmt::print("serving {} at http://{}:{}\n", coordinator.model_info().name, host, port);
     std::fflush(stdout);
     stop.wait();
     server.stop();

@@ -7,6 +7,7 @@
 #include "base/platform.hpp"
 #include "cli/commands.hpp"
 #include "cli/fleet_options.hpp"
+#include "fleet/fleet_plan.hpp"
 #include "fleet/local_worker.hpp"
 #include "stage/devices.hpp"
 #include "stage/stage_loader.hpp"
@@ -29,11 +30,6 @@ struct WorkerArguments {
     std::string store;
     std::uint32_t threads = 0;
 };
-
-// A quarter stays for whoever sits at the machine.
-std::uint64_t default_memory_bytes() {
-    return available_memory_bytes() / 4 * 3;
-}
 
 WorkerOptions worker_options(const WorkerArguments& arguments) {
     WorkerOptions options;

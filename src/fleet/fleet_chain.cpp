@@ -27,11 +27,6 @@ constexpr auto kFirstRetry = std::chrono::milliseconds(250);
 constexpr auto kLastRetry = std::chrono::seconds(4);
 constexpr auto kMoment = std::chrono::milliseconds(1);
 constexpr auto kLocalWorkerGrace = std::chrono::milliseconds(500);
-constexpr auto kDescribeTimeout = std::chrono::seconds(5);
-
-std::uint64_t share_of_host_memory(const FleetOptions& options) {
-    return host_memory_bytes(options) / (options.local_workers + 1);
-}
 
 }  // namespace
 
@@ -52,7 +47,6 @@ struct FleetChain::State {
 
     void prepare_local_workers();
     void ensure_local_workers();
-    std::vector<WorkerProfile> describe_workers();
     void load_own_stages();
     std::unique_ptr<ChainRun> make_run();
     void keep();
@@ -61,6 +55,8 @@ struct FleetChain::State {
 
     const FleetOptions options;
     const ModelSource source;
+    // Read once: a worker that is replaced later gets what was planned for it.
+    const std::uint64_t process_memory = process_memory_bytes(options);
     FleetProgress progress;  // during open() only
     FleetPlan plan;
     Credentials credentials;
@@ -107,7 +103,7 @@ void FleetChain::State::ensure_local_workers() {
         LocalWorker worker = start_local_worker({.model_directory = options.model_directory,
                                                  .name = fmt::format("local-{}", i + 1),
                                                  .device = options.device,
-                                                 .memory_bytes = share_of_host_memory(options),
+                                                 .memory_bytes = process_memory,
                                                  .num_threads = options.num_threads,
                                                  .log_level = log_level()},
                                                 local_credentials[i]);
@@ -119,15 +115,6 @@ void FleetChain::State::ensure_local_workers() {
             local_workers.push_back(std::move(worker));
         }
     }
-}
-
-std::vector<WorkerProfile> FleetChain::State::describe_workers() {
-    std::vector<WorkerProfile> profiles;
-    for (const std::string& address : addresses) {
-        profiles.push_back(
-            profile_of(describe_worker(address, credentials, kDescribeTimeout), address));
-    }
-    return profiles;
 }
 
 void FleetChain::State::load_own_stages() {
@@ -248,8 +235,9 @@ std::unique_ptr<FleetChain> FleetChain::open(const FleetOptions& options,
     auto state = std::make_unique<State>(options, progress);
     state->prepare_local_workers();
     state->ensure_local_workers();
-    state->plan = plan_fleet(state->source, options, state->describe_workers(),
-                             share_of_host_memory(options));
+    state->plan =
+        plan_fleet(state->source, options, describe_workers(state->addresses, state->credentials),
+                   state->process_memory);
     state->load_own_stages();
     state->run = state->make_run();
     state->progress = [](const std::string&, const std::string&, double) {};

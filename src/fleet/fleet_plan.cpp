@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/platform.hpp"
 #include "stage/stage_loader.hpp"
+#include "transport/worker_client.hpp"
 
 namespace shardline {
 
@@ -65,15 +66,30 @@ FleetPlan plan_one_process(const ModelSource& source, const FleetOptions& option
 
 }  // namespace
 
-std::uint64_t host_memory_bytes(const FleetOptions& options) {
-    return options.memory_bytes > 0 ? options.memory_bytes : available_memory_bytes() / 4 * 3;
+std::uint64_t default_memory_bytes() {
+    return available_memory_bytes() / 4 * 3;
 }
 
-WorkerProfile profile_of(const WorkerDescription& worker, const std::string& address) {
-    return {.name = fmt::format("{} ({})", worker.name, address),
-            .memory_bytes = worker.memory_limit_bytes > 0 ? worker.memory_limit_bytes
-                                                          : worker.memory_available_bytes,
-            .relative_speed = static_cast<double>(std::max(1U, worker.num_cores))};
+std::uint64_t host_memory_bytes(const FleetOptions& options) {
+    return options.memory_bytes > 0 ? options.memory_bytes : default_memory_bytes();
+}
+
+std::uint64_t process_memory_bytes(const FleetOptions& options) {
+    return host_memory_bytes(options) / (options.local_workers + 1);
+}
+
+std::vector<WorkerProfile> describe_workers(const std::vector<std::string>& addresses,
+                                            const Credentials& credentials) {
+    std::vector<WorkerProfile> profiles;
+    for (const std::string& address : addresses) {
+        const WorkerDescription worker = describe_worker(address, credentials, kDescribeTimeout);
+        profiles.push_back({.name = fmt::format("{} ({})", worker.name, address),
+                            .memory_bytes = worker.memory_limit_bytes > 0
+                                                ? worker.memory_limit_bytes
+                                                : worker.memory_available_bytes,
+                            .relative_speed = static_cast<double>(std::max(1U, worker.num_cores))});
+    }
+    return profiles;
 }
 
 StageSpec common_spec(const ModelSource& source, const FleetOptions& options) {

@@ -8,7 +8,6 @@
 #include "fleet/planner.hpp"
 #include "model/model_source.hpp"
 #include "step/stage_spec.hpp"
-#include "transport/worker_client.hpp"
 
 namespace shardline {
 
@@ -23,11 +22,20 @@ struct FleetPlan {
     std::uint32_t max_context = 0;
 };
 
-// Memory this host's processes may use: what the options say, else most of what is free now.
+// What a program may take of this host's memory unless told: a quarter of what is free now stays
+// for whoever sits at the machine.
+std::uint64_t default_memory_bytes();
+
+// Memory this host's processes may use together: what the options say, else the default.
 std::uint64_t host_memory_bytes(const FleetOptions& options);
 
-// A worker as the planner sees it. Speed goes by cores until it is measured.
-WorkerProfile profile_of(const WorkerDescription& worker, const std::string& address);
+// Of that, what each of them may: the coordinator and every local worker.
+std::uint64_t process_memory_bytes(const FleetOptions& options);
+
+// Asks the workers and tells how the planner sees them, in the same order. Speed goes by cores
+// until it is measured. Throws Error naming the first that cannot be used.
+std::vector<WorkerProfile> describe_workers(const std::vector<std::string>& addresses,
+                                            const Credentials& credentials);
 
 // What every stage has in common; range, blocks and device are still to be set.
 StageSpec common_spec(const ModelSource& source, const FleetOptions& options);

@@ -27,6 +27,9 @@ struct WorkerDescription {
     bool holds_model = false;  // all files of the model that was asked about
 };
 
+// Long enough for a busy machine, short enough for somebody who waits at a terminal.
+inline constexpr std::chrono::milliseconds kDescribeTimeout{5000};
+
 // Asks one worker. Throws Error(kUnavailable) when nothing listens there, when what listens does
 // not speak TLS or our protocol, or does not answer in time; kPermissionDenied when it belongs to
 // another fleet; kUnsupported, naming both versions and the worker, when its protocol is another.
