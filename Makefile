@@ -23,6 +23,10 @@ demo: release ## two workers, a question, an answer, figures; serves until Ctrl-
 test: fixtures ## every fast test
 	@$(TEST_ENV) ctest --preset release
 
+.PHONY: test-fast
+test-fast: fixtures ## the tests of the rooms only, in two minutes
+	@$(TEST_ENV) ctest --preset release --label-exclude 'slow|chain|e2e|pytest'
+
 .PHONY: test-slow
 test-slow: fixtures ## the tests that need large models or much time
 	@scripts/fixtures --slow

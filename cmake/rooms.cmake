@@ -1,7 +1,8 @@
 # shardline_room(NAME SOURCES a.cpp ... [DEPS room ... library ...] [PCH header ...])
 #   One static library per room, named shardline_NAME; DEPS are other rooms or imported targets.
-# shardline_test(NAME SOURCES a_test.cpp ... [DEPS room ...] [LABELS label ...])
-#   One GoogleTest binary, one ctest entry; scripts/test_env tells it where the models are.
+# shardline_test(NAME [SLOW] SOURCES a_test.cpp ... [DEPS room ...] [LABELS label ...])
+#   One GoogleTest binary, one ctest entry; scripts/test_env tells it where the models are. SLOW:
+#   what is instantiated under the name Slow is a second entry, NAME_slow, labelled so.
 
 function(shardline_resolve out)
     set(resolved)
@@ -27,7 +28,7 @@ function(shardline_room name)
 endfunction()
 
 function(shardline_test name)
-    cmake_parse_arguments(TEST "" "" "SOURCES;DEPS;LABELS;PCH" ${ARGN})
+    cmake_parse_arguments(TEST "SLOW" "" "SOURCES;DEPS;LABELS;PCH" ${ARGN})
     add_executable(${name} ${TEST_SOURCES})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     shardline_resolve(deps ${TEST_DEPS})
@@ -37,6 +38,13 @@ function(shardline_test name)
     endif()
     add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_env $<TARGET_FILE:${name}>)
     set_tests_properties(${name} PROPERTIES LABELS "${TEST_LABELS}" TIMEOUT 600)
+    if(TEST_SLOW)
+        set_tests_properties(${name} PROPERTIES ENVIRONMENT "GTEST_FILTER=-Slow/*")
+        add_test(NAME ${name}_slow
+            COMMAND ${PROJECT_SOURCE_DIR}/scripts/test_env $<TARGET_FILE:${name}>)
+        set_tests_properties(${name}_slow PROPERTIES
+            LABELS "${TEST_LABELS};slow" TIMEOUT 3600 ENVIRONMENT "GTEST_FILTER=Slow/*")
+    endif()
 endfunction()
 
 # shardline_pytest(NAME FOLDER [LABELS label ...])

@@ -50,8 +50,7 @@ void run_side(Coordinator& coordinator, std::uint32_t tokens, Side& side) {
     side.ms_per_token.push_back((generation.total_ms - generation.first_token_ms) /
                                 static_cast<double>(tokens - 1));
     for (MeasuredLink::Row& row : coordinator.measured_link()->take_rows()) {
-        // One token and its companion: a decode step of one stream.
-        if (row.rows == 2) {
+        if (row.rows == 1) {  // a decode step of one stream
             side.decode_rows.push_back(std::move(row));
         }
     }

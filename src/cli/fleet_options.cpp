@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "stage/numeric_choice.hpp"
 #include "transport/worker_client.hpp"
 
 namespace shardline {
@@ -72,8 +73,8 @@ void add_fleet_options(CLI::App& app, FleetArguments& arguments) {
         ->check(CLI::IsMember({"u8", "f16", "f32"}))
         ->capture_default_str();
     app.add_option("--dynamic-quantization", arguments.dynamic_quantization,
-                   "values per scale of int8 activations; 0: none, slower and closest to f32")
-        ->capture_default_str();
+                   "values per scale of int8 activations [32, or 16 where the model's weights "
+                   "have a scale per 16]; 0: none, slower and closest to f32");
 }
 
 FleetOptions to_fleet_options(const FleetArguments& arguments,
@@ -83,8 +84,11 @@ FleetOptions to_fleet_options(const FleetArguments& arguments,
     options.workers = split_addresses(arguments.workers);
     options.local_workers = arguments.local_workers;
     options.keep_layers = arguments.keep_layers;
+    options.numeric = numeric_settings_for(directory);
     options.numeric.kv_cache_precision = arguments.kv_precision;
-    options.numeric.dynamic_quantization_group = arguments.dynamic_quantization;
+    if (arguments.dynamic_quantization) {
+        options.numeric.dynamic_quantization_group = *arguments.dynamic_quantization;
+    }
     options.device = arguments.device;
     options.num_threads = arguments.threads;
     options.memory_bytes = arguments.memory.empty() ? 0 : parse_bytes(arguments.memory);

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "fleet/fleet_chain.hpp"
@@ -15,16 +16,13 @@ struct FleetArguments {
     std::uint32_t local_workers = 0;
     std::uint32_t keep_layers = 0;
     std::string credentials;  // directory; needed with --workers
-    std::string memory;  // "pc1:7411,pc2:7411". Throws Error naming an item that is not HOST:PORT.
-    std::vector<std::string> split_addresses(const std::string& text);
-
-    // "6GiB"; empty: what is free, less a margin
+    std::string memory;       // "6GiB"; empty: what is free, less a margin
     std::string device = "CPU";
     std::uint32_t threads = 0;
     std::uint32_t context = 0;
     std::string kv_precision = "u8";
-    std::uint32_t dynamic_quantization = NumericSettings{}.dynamic_quantization_group;
-    std::uint32_t max_sequences = 64;  // no flag: the benches lower it
+    std::optional<std::uint32_t> dynamic_quantization;  // else by the model's weights
+    std::uint32_t max_sequences = 64;                   // no flag: the benches lower it
 };
 
 void add_fleet_options(CLI::App& app, FleetArguments& arguments);

@@ -15,7 +15,7 @@ struct EngineOptions {
     std::uint32_t num_blocks = 0;         // of every stage's pool, spare block included
     std::uint32_t max_context = 0;        // tokens per sequence, prompt and answer
     std::uint32_t vocab_size = 0;         // logits beyond it are padding and never drawn
-    std::uint32_t max_step_tokens = 512;  // rows of a step, companions included
+    std::uint32_t max_step_tokens = 512;  // rows of a step
     std::uint32_t max_sequences = 64;     // running at a time
     std::uint32_t max_waiting = 128;      // queued beyond those; more is refused
 

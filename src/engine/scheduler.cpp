@@ -77,11 +77,7 @@ std::optional<ScheduledStep> Scheduler::next_step(std::uint32_t max_in_flight,
     }
     ScheduledStep step = empty_step();
     take_single_tokens(step, max_in_flight);
-    const bool lone = step.spans.size() == 1;
     take_prompts(step, num_free_steps);
-    if (lone) {
-        add_companion(step);
-    }
     if (step.spans.empty()) {
         return std::nullopt;
     }
@@ -99,10 +95,9 @@ void Scheduler::take_single_tokens(ScheduledStep& step, std::uint32_t max_in_fli
 }
 
 void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t num_free_steps) {
-    const std::uint32_t companion = step.spans.size() == 1 ? 1 : 0;
     std::uint32_t count = share(prompts_.size(), num_free_steps);
     for (Sequence* sequence : prompts_) {
-        const std::uint32_t budget = options_.max_step_tokens - step_rows(step) - companion;
+        const std::uint32_t budget = options_.max_step_tokens - step_rows(step);
         if (count == 0 || budget < 2) {
             return;
         }
@@ -123,27 +118,18 @@ void Scheduler::add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t 
     step.plan.spans.push_back({sequence.id, past_len, num_tokens, sequence.kv.blocks});
     ScheduledSpan span{&sequence, num_tokens, std::nullopt};
     if (num_tokens == sequence.num_unscheduled()) {
-        // The head sees two rows of a prompt, as it sees an answer's row and a companion's.
-        const std::uint32_t end = step_rows(step);
-        for (std::uint32_t row = end - std::min(num_tokens, 2U); row < end; ++row) {
-            step.plan.kept_rows.push_back(row);
-        }
-        span.sampled_output = static_cast<std::uint32_t>(step.plan.kept_rows.size()) - 1;
+        span.sampled_output = static_cast<std::uint32_t>(step.plan.kept_rows.size());
+        step.plan.kept_rows.push_back(step_rows(step) - 1);
     }
     step.spans.push_back(span);
 }
 
 ScheduledStep Scheduler::probe_step() const {
     ScheduledStep step = empty_step();
-    add_companion(step);
-    add_companion(step);
-    return step;
-}
-
-void Scheduler::add_companion(ScheduledStep& step) const {
-    step.plan.kept_rows.push_back(step_rows(step));
     append_token(step, 0);
-    step.plan.spans.push_back({kCompanionSequence, 0, 1, {kSpareBlock}});
+    step.plan.kept_rows.push_back(0);
+    step.plan.spans.push_back({kSpareSequence, 0, 1, {kSpareBlock}});
+    return step;
 }
 
 std::uint32_t Scheduler::num_answering() const {

@@ -25,8 +25,8 @@ struct ScheduledStep {
     std::vector<ScheduledSpan> spans;
 };
 
-// A one-token span, its companion and a prompt chunk fit into the smallest step.
-inline constexpr std::uint32_t kLeastStepTokens = 4;
+// A one-token span and a prompt chunk fit into the smallest step.
+inline constexpr std::uint32_t kLeastStepTokens = 3;
 
 struct SchedulerOptions {
     std::uint32_t num_blocks = 0;       // of every stage's pool, spare block included
@@ -35,10 +35,9 @@ struct SchedulerOptions {
     std::uint32_t max_sequences = 0;    // running at a time
 };
 
-// Who runs and what the next step computes. Keeps the three rules of bit-reproducibility
-// (docs/decisions): an answer's token is a span of its own; a lone one-token span gets a companion
-// on the spare block; a prompt runs in spans of at least two tokens. Rows are kept for the head in
-// twos or more, for the same reason.
+// Who runs and what the next step computes. Keeps two of the three rules of bit-reproducibility
+// (docs/decisions): an answer's token is a span of its own; a prompt runs in spans of at least two
+// tokens. That a lone row gets the company it needs is the stages' part.
 //
 //     add() -> waiting -> admit() -> running -> finish() -> gone when no step is in flight
 //
@@ -62,7 +61,7 @@ public:
                                            std::uint32_t num_free_steps);
     void commit(const std::vector<ScheduledSpan>& spans);
 
-    // Two rows on the spare block: runs the whole chain and touches nobody's KV.
+    // A row on the spare block: runs the whole chain and touches nobody's KV.
     ScheduledStep probe_step() const;
 
     // The other end of commit(): the step is no longer in flight. A finished sequence goes with
@@ -88,7 +87,6 @@ public:
 private:
     void take_single_tokens(ScheduledStep& step, std::uint32_t max_in_flight);
     void take_prompts(ScheduledStep& step, std::uint32_t num_free_steps);
-    void add_companion(ScheduledStep& step) const;
     void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
     std::uint32_t num_answering() const;
     void make_ready(Sequence& sequence);

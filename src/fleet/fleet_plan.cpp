@@ -16,9 +16,6 @@ namespace {
 // A model that does not say how long a sequence may be gets this much.
 constexpr std::uint32_t kDefaultContext = 4096;
 
-// Rows beyond the token budget: the companion of rule 2.
-constexpr std::uint32_t kExtraRows = 1;
-
 std::uint32_t context_of(const ModelInfo& info, const FleetOptions& options) {
     const std::uint32_t own = info.context_length > 0 ? info.context_length : kDefaultContext;
     if (options.max_context > own && info.context_length > 0) {
@@ -99,7 +96,7 @@ StageSpec common_spec(const ModelSource& source, const FleetOptions& options) {
     spec.numeric = options.numeric;
     spec.device = options.device;
     spec.num_threads = options.num_threads;
-    spec.max_rows = options.max_step_tokens + kExtraRows;
+    spec.max_rows = options.max_step_tokens;
     spec.max_context = context_of(source.info(), options);
     return spec;
 }

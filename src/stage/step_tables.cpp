@@ -34,4 +34,19 @@ void StepTables::fill(const StepPlan& plan, std::uint32_t device_blocks_per_bloc
     }
 }
 
+void StepTables::add_companion() {
+    past_lens.push_back(0);
+    subsequence_begins.push_back(subsequence_begins.back() + 1);
+    block_indices.push_back(static_cast<std::int32_t>(to_number(kSpareBlock)));
+    block_indices_begins.push_back(block_indices_begins.back() + 1);
+    position_ids.push_back(0);
+    max_context_len = std::max(max_context_len, 1);
+}
+
+void StepTables::add_empty_span() {
+    past_lens.push_back(0);
+    subsequence_begins.push_back(subsequence_begins.back());
+    block_indices_begins.push_back(block_indices_begins.back());
+}
+
 }  // namespace shardline

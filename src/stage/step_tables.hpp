@@ -27,6 +27,16 @@ struct StepTables {
     // `device_blocks_per_block`: device block b*n .. b*n+n-1 make up block b. A device looks only
     // at the entries that hold the span's tokens, so trailing ones are left out.
     void fill(const StepPlan& plan, std::uint32_t device_blocks_per_block);
+
+    // Behind the others, a span of one row that belongs to nobody: on the spare block, its result
+    // unused.
+    void add_companion();
+
+    // A span of no tokens behind the others. The CPU's attention sums a step of one-token spans
+    // in one of two orders, by whether there are at least as many spans as threads; any other
+    // span in the step settles it, and one without tokens costs nothing and gives no row. With it
+    // the bits depend neither on the company nor on the number of threads.
+    void add_empty_span();
 };
 
 }  // namespace shardline

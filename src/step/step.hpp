@@ -16,12 +16,12 @@ namespace shardline {
 
 inline constexpr std::uint32_t kBlockTokens = 32;  // tokens in a KV block, the same on every stage
 
-// Block 0 of every pool belongs to nobody: companion spans (rule 2 of bit-reproducibility, see
-// docs/decisions) write there, and nothing is ever read back.
+// Block 0 of every pool belongs to nobody: companion spans that a stage adds (rule 2 of
+// bit-reproducibility, see docs/decisions) and probes write there, and nothing is ever read back.
 inline constexpr BlockId kSpareBlock{0};
 
-// Sequence ids start at 1; 0 marks the companion span.
-inline constexpr SequenceId kCompanionSequence{0};
+// Sequence ids start at 1; 0 marks a span that belongs to nobody, on the spare block.
+inline constexpr SequenceId kSpareSequence{0};
 
 enum class ElementType : std::uint8_t { kF32, kF16, kBf16, kI8, kU8, kI32, kI64, kBool };
 

@@ -4,12 +4,14 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
 #include "chain/stage_chain.hpp"
 #include "model/model_source.hpp"
+#include "stage/numeric_choice.hpp"
 
 namespace shardline::stage_test {
 namespace {
@@ -19,8 +21,9 @@ constexpr std::uint32_t kGeneratedTokens = 64;
 constexpr std::uint32_t kTableBlocks = 10;  // 320 tokens
 
 struct ModelCase {
-    std::string name;                 // a tiny model, or "smollm2"
+    std::string name;                 // a tiny model, or a real one
     std::vector<std::uint32_t> cuts;  // of five stages with bare ends, or four without
+    const char* variable = nullptr;   // that names the directory of a real one
 };
 
 void PrintTo(const ModelCase& model, std::ostream* out) {
@@ -30,8 +33,8 @@ void PrintTo(const ModelCase& model, std::ostream* out) {
 class StageBits : public testing::TestWithParam<ModelCase> {
 protected:
     void SetUp() override {
-        const bool tiny = GetParam().name != "smollm2";
-        const char* variable = tiny ? "SHARDLINE_TINY_MODELS" : "SHARDLINE_SMOLLM2";
+        const bool tiny = GetParam().variable == nullptr;
+        const char* variable = tiny ? "SHARDLINE_TINY_MODELS" : GetParam().variable;
         const char* value = std::getenv(variable);
         if (value == nullptr || !std::filesystem::exists(value)) {
             GTEST_SKIP() << variable << " names no directory";
@@ -40,6 +43,7 @@ protected:
             tiny ? std::filesystem::path(value) / GetParam().name : std::filesystem::path(value);
         vocabulary_ = ModelSource::open(directory_).info().vocab_size;
         prompt_ = random_tokens(kPromptTokens, vocabulary_, 1);
+        options_.numeric = numeric_settings_for(directory_);
     }
 
     std::vector<std::int64_t> tokens(std::size_t count, std::uint32_t seed) const {
@@ -177,18 +181,45 @@ TEST_P(StageBits, ThreadsChangeNothing) {
     }
 }
 
-// A head of one row gives the bits it gives among others, so a companion's row need not be kept.
-TEST_P(StageBits, TheHeadDoesNotNeedTheCompanion) {
+// Whatever shares its step: one other, others of which none is kept, a prompt's chunk. Small
+// companies are where kernels change.
+TEST_P(StageBits, AloneEqualsInSmallCompany) {
     const std::vector<std::uint32_t> middle = {GetParam().cuts.at(1)};
     StageChain within = StageChain::split(directory_, middle, options_);
     StageChain apart = StageChain::with_bare_ends(directory_, middle, options_);
     const std::vector<BlockId> table = blocks_from(1, 8);
+    const TokenSpan span{{5}, kPromptTokens, table};
+    const TokenSpan chunk{tokens(3, 8), 0, blocks_from(40, 1)};
     for (StageChain* chain : {&within, &apart}) {
         chain->prefill(prompt_, table, {200}, 1);
-        const std::vector<TokenSpan> spans = {{{5}, kPromptTokens, table}, companion()};
-        const LogitRows both = chain->run(spans, {0, 1});
-        EXPECT_TRUE(same_bits(both.at(0), chain->run(spans, {0}).at(0)));
-        EXPECT_TRUE(same_bits(both.at(1), chain->run(spans, {1}).at(0)));
+        const auto alone = chain->run({span}, {0}).at(0);
+        EXPECT_TRUE(same_bits(alone, chain->run({span, chunk}, {0}).at(0)));
+        EXPECT_TRUE(same_bits(alone, chain->run({span, chunk}, {0, 3}).at(0)));
+        std::vector<TokenSpan> company = {span};
+        std::vector<std::uint32_t> kept = {0};
+        for (std::uint32_t others = 1; others <= 9; ++others) {
+            company.push_back({{others}, others, blocks_from(20 + others, 1)});
+            kept.push_back(others);
+            EXPECT_TRUE(same_bits(alone, chain->run(company, {0}).at(0))) << others << " others";
+            EXPECT_TRUE(same_bits(alone, chain->run(company, kept).at(0))) << others << " others";
+        }
+    }
+}
+
+// Short prompts too: of two tokens, alone and with others.
+TEST_P(StageBits, AShortPromptEqualsItselfInCompany) {
+    StageChain chain = StageChain::split(directory_, {GetParam().cuts.at(1)}, options_);
+    for (std::uint32_t length : {2U, 3U, 4U, 7U}) {
+        const std::vector<std::int64_t> prompt = tokens(length, 9);
+        const LogitRows alone = chain.prefill(prompt, blocks_from(1, 1), {length}, length);
+        std::vector<TokenSpan> spans = {{prompt, 0, blocks_from(2, 1)}};
+        for (std::uint32_t others = 1; others <= 6; ++others) {
+            spans.push_back({tokens(2, others), 0, blocks_from(2 + others, 1)});
+            std::vector<std::uint32_t> kept(length);
+            std::iota(kept.begin(), kept.end(), 0U);
+            EXPECT_TRUE(same_bits(alone, chain.run(spans, kept)))
+                << length << " tokens, " << others << " others";
+        }
     }
 }
 
@@ -219,8 +250,14 @@ INSTANTIATE_TEST_SUITE_P(Tiny, StageBits,
                                          ModelCase{"qwen3", {1, 2}}, ModelCase{"gemma2", {1, 2}},
                                          ModelCase{"gpt_oss", {1, 2}}),
                          case_name);
-INSTANTIATE_TEST_SUITE_P(Real, StageBits, testing::Values(ModelCase{"smollm2", {10, 20}}),
+INSTANTIATE_TEST_SUITE_P(Real, StageBits,
+                         testing::Values(ModelCase{"smollm2", {10, 20}, "SHARDLINE_SMOLLM2"}),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Slow, StageBits,
+    testing::Values(ModelCase{"smollm2-genai", {10, 20}, "SHARDLINE_SMOLLM2_GENAI"},
+                    ModelCase{"qwen", {8, 16}, "SHARDLINE_QWEN_05B"}),
+    case_name);
 
 }  // namespace
 }  // namespace shardline::stage_test

@@ -78,10 +78,6 @@ std::vector<BlockId> blocks_from(std::uint32_t first, std::uint32_t count) {
     return blocks;
 }
 
-TokenSpan companion() {
-    return {.tokens = {0}, .past_len = 0, .table = {kSpareBlock}};
-}
-
 std::vector<std::int64_t> random_tokens(std::size_t count, std::int64_t vocabulary,
                                         std::uint32_t seed) {
     std::mt19937 random(seed);
@@ -185,7 +181,7 @@ LogitRows StageChain::prefill(const std::vector<std::int64_t>& tokens,
 
 std::vector<float> StageChain::decode(std::int64_t token, std::uint32_t past_len,
                                       const std::vector<BlockId>& table) {
-    return run({{.tokens = {token}, .past_len = past_len, .table = table}, companion()}, {0}).at(0);
+    return run({{.tokens = {token}, .past_len = past_len, .table = table}}, {0}).at(0);
 }
 
 std::int64_t argmax(const std::vector<float>& logits) {

@@ -40,9 +40,6 @@ StageSpec make_spec(const std::filesystem::path& directory, const PartRange& ran
 // Blocks [first, first + count).
 std::vector<BlockId> blocks_from(std::uint32_t first, std::uint32_t count);
 
-// The companion of a lone one-token span (rule 2 of bit-reproducibility).
-TokenSpan companion();
-
 std::vector<std::int64_t> random_tokens(std::size_t count, std::int64_t vocabulary,
                                         std::uint32_t seed);
 
@@ -70,7 +67,7 @@ public:
     LogitRows prefill(const std::vector<std::int64_t>& tokens, const std::vector<BlockId>& table,
                       const std::vector<std::size_t>& chunks, std::size_t num_kept);
 
-    // One generated token, with a companion.
+    // One generated token, alone in its step.
     std::vector<float> decode(std::int64_t token, std::uint32_t past_len,
                               const std::vector<BlockId>& table);
 

@@ -52,24 +52,22 @@ TEST(Scheduler, WholePromptKeepsItsLastTwoRows) {
     const auto step = scheduler.next_step(1, 1);
     ASSERT_TRUE(step);
     EXPECT_THAT(span_sizes(*step), ElementsAre(5));
-    EXPECT_THAT(step->plan.kept_rows, ElementsAre(3, 4));
-    EXPECT_EQ(step->spans[0].sampled_output, 1U);
+    EXPECT_THAT(step->plan.kept_rows, ElementsAre(4));
+    EXPECT_EQ(step->spans[0].sampled_output, 0U);
     EXPECT_THAT(step->inputs[0].shape, ElementsAre(5));
     std::int64_t last = 0;
     std::memcpy(&last, step->inputs[0].bytes.data() + 4 * sizeof last, sizeof last);
     EXPECT_EQ(last, 4);
 }
 
-TEST(Scheduler, LoneTokenGetsACompanionAndTwoDoNot) {
+TEST(Scheduler, ATokenTravelsAlone) {
     Scheduler scheduler(options_of());
     scheduler.add(request_of(1, 10));
     scheduler.admit();
     const auto lone = scheduler.next_step(1, 1);
     ASSERT_TRUE(lone);
-    EXPECT_THAT(span_sizes(*lone), ElementsAre(1, 1));
-    const Span companion{kCompanionSequence, 0, 1, {kSpareBlock}};
-    EXPECT_EQ(lone->plan.spans[1], companion);
-    EXPECT_THAT(lone->plan.kept_rows, ElementsAre(0, 1));
+    EXPECT_THAT(span_sizes(*lone), ElementsAre(1));
+    EXPECT_THAT(lone->plan.kept_rows, ElementsAre(0));
     EXPECT_EQ(lone->spans.size(), 1U);
     EXPECT_EQ(lone->spans[0].sampled_output, 0U);
     play(scheduler, *lone);
@@ -80,7 +78,7 @@ TEST(Scheduler, LoneTokenGetsACompanionAndTwoDoNot) {
     EXPECT_EQ(two->spans.size(), 2U);
 }
 
-TEST(Scheduler, AnswersFirstThenPromptChunksThenTheCompanion) {
+TEST(Scheduler, AnswersFirstThenPromptChunks) {
     Scheduler scheduler(options_of(20));
     scheduler.add(request_of(3, 10));
     scheduler.admit();
@@ -88,15 +86,15 @@ TEST(Scheduler, AnswersFirstThenPromptChunksThenTheCompanion) {
     scheduler.add(request_of(40, 10));
     scheduler.admit();
     const auto step = scheduler.next_step(1, 1);
-    // 1 answer + 18 of the prompt + 1 companion fill the budget; the chunk keeps no row.
-    EXPECT_THAT(span_sizes(*step), ElementsAre(1, 18, 1));
-    EXPECT_THAT(step->plan.kept_rows, ElementsAre(0, 19));
+    // 1 answer + 19 of the prompt fill the budget; the chunk keeps no row.
+    EXPECT_THAT(span_sizes(*step), ElementsAre(1, 19));
+    EXPECT_THAT(step->plan.kept_rows, ElementsAre(0));
     EXPECT_EQ(step->plan.spans[0].past_len, 3U);
     EXPECT_FALSE(step->spans[1].sampled_output);
 }
 
 TEST(Scheduler, NoChunkLeavesOneTokenOver) {
-    for (std::uint32_t budget = 4; budget <= 40; ++budget) {
+    for (std::uint32_t budget = kLeastStepTokens; budget <= 40; ++budget) {
         for (std::size_t prompt = 2; prompt <= 90; ++prompt) {
             Scheduler scheduler(options_of(budget));
             scheduler.add(request_of(prompt, 2));
@@ -111,7 +109,7 @@ TEST(Scheduler, NoChunkLeavesOneTokenOver) {
                 ASSERT_LE(span.num_tokens, budget);
                 ASSERT_EQ(span.past_len, computed);
                 computed += span.num_tokens;
-                ASSERT_EQ(step->plan.kept_rows.size(), computed == prompt ? 2U : 0U);
+                ASSERT_EQ(step->plan.kept_rows.size(), computed == prompt ? 1U : 0U);
                 play(scheduler, *step);
             }
             ASSERT_EQ(computed, prompt);
@@ -237,8 +235,8 @@ TEST(Scheduler, FinishWorksInEveryState) {
 TEST(Scheduler, ProbeTouchesTheSpareBlockOnly) {
     const Scheduler scheduler(options_of());
     const ScheduledStep step = scheduler.probe_step();
-    EXPECT_THAT(span_sizes(step), ElementsAre(1, 1));
-    EXPECT_THAT(step.plan.kept_rows, ElementsAre(0, 1));
+    EXPECT_THAT(span_sizes(step), ElementsAre(1));
+    EXPECT_THAT(step.plan.kept_rows, ElementsAre(0));
     EXPECT_TRUE(step.spans.empty());
     EXPECT_EQ(check_plan(step.plan, {2, 2, 1}), "");
 }

@@ -130,19 +130,11 @@ void ToyChain::check_sent(const Step& step) {
     if (num_in_flight_ >= options_.max_in_flight) {
         faults_.push_back("more steps in flight than allowed");
     }
-    if (plan.kept_rows.size() == 1) {
-        faults_.push_back("one row alone is kept");
-    }
-    const auto singles = std::count_if(plan.spans.begin(), plan.spans.end(),
-                                       [](const Span& span) { return span.num_tokens == 1; });
-    if (singles == 1) {
-        faults_.push_back("a one-token span without a companion");
-    }
     for (const Span& span : plan.spans) {
         const bool spare =
             std::count(span.block_table.begin(), span.block_table.end(), kSpareBlock) > 0;
-        if (spare != (span.sequence == kCompanionSequence)) {
-            faults_.push_back("the spare block is for companions, and nothing else for them");
+        if (spare != (span.sequence == kSpareSequence)) {
+            faults_.push_back("the spare block is nobody's, and nobody has another");
         }
     }
     const Tensor& ids = step.activations.at(0);
@@ -278,7 +270,7 @@ void ToyChain::attend(const StepPlan& plan, std::uint32_t stage, std::vector<std
             std::uint64_t seen = stage;
             for (std::uint32_t position = 0; position <= span.past_len + i; ++position) {
                 const Slot& read = slot(span, stage, position);
-                if (span.sequence != kCompanionSequence &&
+                if (span.sequence != kSpareSequence &&
                     (read.owner != span.sequence || read.position != position)) {
                     fault(fmt::format("sequence {} reads position {} and finds {} of sequence {}",
                                       to_number(span.sequence), position, read.position,

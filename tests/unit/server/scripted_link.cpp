@@ -176,7 +176,7 @@ void ScriptedLink::learn(const Step& step) {
     const std::vector<std::int64_t> ids = input_ids_of(step);
     std::size_t row = 0;
     for (const Span& span : step.plan.spans) {
-        if (span.sequence != kCompanionSequence) {
+        if (span.sequence != kSpareSequence) {
             const auto [place, is_new] = known_.try_emplace(span.sequence);
             Known& known = place->second;
             if (is_new) {
@@ -197,7 +197,7 @@ void ScriptedLink::learn(const Step& step) {
 }
 
 std::int64_t ScriptedLink::next_token(const Span& span) const {
-    if (span.sequence == kCompanionSequence) {
+    if (span.sequence == kSpareSequence) {
         return 0;
     }
     const Known& known = known_.at(span.sequence);

@@ -38,6 +38,17 @@ TEST(StepTables, ABlockIsSeveralOfADeviceWithSmallerOnes) {
     EXPECT_THAT(tables.block_indices_begins, ElementsAre(0, 3, 4));
 }
 
+TEST(StepTables, AnEmptySpanAddsNoRowAndNoBlock) {
+    StepTables tables;
+    tables.fill(two_spans(), 1);
+    tables.add_empty_span();
+    EXPECT_THAT(tables.past_lens, ElementsAre(40, 0, 0));
+    EXPECT_THAT(tables.subsequence_begins, ElementsAre(0, 3, 4, 4));
+    EXPECT_THAT(tables.block_indices, ElementsAre(7, 4, 9));
+    EXPECT_THAT(tables.block_indices_begins, ElementsAre(0, 2, 3, 3));
+    EXPECT_THAT(tables.position_ids, ElementsAre(40, 41, 42, 0));
+}
+
 TEST(StepTables, NothingStaysOfTheStepBefore) {
     StepTables tables;
     tables.fill(two_spans(), 1);
