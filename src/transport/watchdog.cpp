@@ -41,8 +41,8 @@ void Watchdog::run(const std::stop_token& stopping) {
             continue;
         }
         const std::size_t seen = watches_.size();
-        changed_.wait_until(lock, stopping, first->second.deadline,
-                            [&] { return watches_.size() != seen; });
+        const auto deadline = first->second.deadline;  // the watch may be called off meanwhile
+        changed_.wait_until(lock, stopping, deadline, [&] { return watches_.size() != seen; });
     }
 }
 
