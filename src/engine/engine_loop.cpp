@@ -82,7 +82,7 @@ void EngineLoop::end_everything(const FinishEvent& finish) {
     for (StepInFlight& step : in_flight_) {
         answer_probes(step.probes, false);
         for (const ScheduledSpan& span : step.spans) {
-            scheduler_.step_returned(span);
+            scheduler_.step_returned(span, false);
         }
     }
     in_flight_.clear();
@@ -91,6 +91,7 @@ void EngineLoop::end_everything(const FinishEvent& finish) {
     for (Sequence* sequence : scheduler_.unfinished()) {
         end(*sequence, finish);
     }
+    scheduler_.forget_prefixes();
     scheduler_.check_integrity();
 }
 
@@ -171,7 +172,7 @@ std::string EngineLoop::fault_of(const StepResult& result, const LogitsOutput& l
 void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault,
                              const LogitsOutput& logits) {
     Sequence& sequence = *span.sequence;
-    if (sequence.status == SequenceStatus::kRunning) {
+    if (sequence.status != SequenceStatus::kFinished) {
         if (sequence.cancelled()) {
             end(sequence, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
         } else if (!fault.empty()) {
@@ -180,7 +181,7 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
             sample(sequence, logits.row(*span.sampled_output));
         }
     }
-    scheduler_.step_returned(span);
+    scheduler_.step_returned(span, fault.empty());
 }
 
 void EngineLoop::sample(Sequence& sequence, std::span<const float> logits) {
@@ -298,7 +299,10 @@ EngineStats EngineLoop::stats(std::chrono::nanoseconds busy) {
         stats_.steps == 0 ? 0.0 : stats_.busy_ms / static_cast<double>(stats_.steps);
     stats_.running = scheduler_.num_running();
     stats_.waiting = scheduler_.num_waiting();
+    stats_.preemptions = scheduler_.num_preemptions();
+    stats_.reused_tokens = scheduler_.num_reused_tokens();
     stats_.blocks_used = scheduler_.blocks().num_used();
+    stats_.blocks_cached = scheduler_.blocks().num_cached();
     stats_.blocks_total = scheduler_.blocks().num_total();
     return stats_;
 }

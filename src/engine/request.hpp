@@ -53,6 +53,7 @@ public:
 // outlives whichever end goes first.
 struct Request {
     RequestId id{};
+    std::uint64_t owner = 0;  // prompts are computed once for requests of one owner, never across
     std::vector<std::int64_t> prompt;
     std::uint32_t max_tokens = 0;
     std::vector<std::int64_t> stop_tokens;  // EOS ids; empty with ignore_eos

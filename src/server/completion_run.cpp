@@ -55,6 +55,7 @@ std::optional<ApiError> CompletionRun::submit() {
             choice.text = std::make_unique<TokenText>(tokenizer_, spec_.stop);
             Request request;
             request.id = next_request_id();
+            request.owner = spec_.owner;
             request.prompt = prompt;
             request.max_tokens = max_tokens;
             request.stop_tokens = spec_.stop_tokens;

@@ -17,6 +17,7 @@ namespace shardline {
 
 // What to generate: every prompt `num_choices` times.
 struct RunSpec {
+    std::uint64_t owner = 0;                         // see Request
     std::vector<std::vector<std::int64_t>> prompts;  // none empty, none longer than fits
     std::uint32_t num_choices = 1;
     std::optional<std::uint32_t> max_tokens;  // absent: as many as fit
