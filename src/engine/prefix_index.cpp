@@ -8,8 +8,7 @@ namespace shardline {
 
 namespace {
 
-std::uint64_t hash_of(std::uint64_t owner, ContentId before,
-                      std::span<const std::int64_t> tokens) {
+std::uint64_t hash_of(std::uint64_t owner, ContentId before, std::span<const std::int64_t> tokens) {
     constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;
     std::uint64_t hash = owner * kFactor ^ to_number(before);
     for (const std::int64_t token : tokens) {

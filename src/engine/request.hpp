@@ -47,6 +47,8 @@ public:
 
     BoundedQueue<RequestEvent> events;
     std::atomic<bool> cancelled{false};
+    std::atomic<std::uint32_t> num_reused_tokens{
+        0};  // of the prompt; stands from the first event on
 };
 
 // One sequence to generate: at most max_tokens, cut to what the context has left. The shared handle

@@ -81,6 +81,9 @@ bool Scheduler::take_blocks(Sequence& sequence) {
     SHARDLINE_INVARIANT(blocks_.grow(sequence.kv, sequence.num_tokens()));
     sequence.num_scheduled_tokens = reused;
     num_reused_tokens_ += reused;
+    if (sequence.num_answer_tokens() == 0) {
+        sequence.request.handle->num_reused_tokens = reused;
+    }
     return true;
 }
 

@@ -225,6 +225,9 @@ RunUsage CompletionRun::usage() const {
     for (const auto& prompt : spec_.prompts) {
         usage.prompt_tokens += prompt.size();
     }
+    for (std::size_t i = 0; i < choices_.size(); i += spec_.num_choices) {
+        usage.reused_tokens += choices_[i].handle->num_reused_tokens;
+    }
     usage.completion_tokens = completion_tokens_;
     if (first_token_) {
         usage.prompt_ms = Milliseconds(*first_token_ - submitted_).count();

@@ -45,6 +45,7 @@ struct ChoiceDelta {
 
 struct RunUsage {
     std::uint64_t prompt_tokens = 0;
+    std::uint64_t reused_tokens = 0;  // of those, computed before for another request
     std::uint64_t completion_tokens = 0;
     double prompt_ms = 0.0;     // from submit to the first token of any choice
     double predicted_ms = 0.0;  // from there to the last token
