@@ -82,7 +82,7 @@ void EngineLoop::end_everything(const FinishEvent& finish) {
     for (StepInFlight& step : in_flight_) {
         answer_probes(step.probes, false);
         for (const ScheduledSpan& span : step.spans) {
-            scheduler_.step_returned(span, false);
+            scheduler_.step_returned(span);
         }
     }
     in_flight_.clear();
@@ -149,7 +149,7 @@ void EngineLoop::absorb(StepResult result) {
     const LogitsOutput logits(result.outputs, num_kept_rows, options_.vocab_size);
     const std::string fault = fault_of(result, logits);
     if (fault.empty()) {
-        count(result, step.sent);
+        count(result, step);
     } else if (!step.cancelled) {
         room_logger("engine")->warn("step {}, epoch {}: {}", to_number(result.step),
                                     to_number(result.epoch), fault);
@@ -172,6 +172,9 @@ std::string EngineLoop::fault_of(const StepResult& result, const LogitsOutput& l
 void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault,
                              const LogitsOutput& logits) {
     Sequence& sequence = *span.sequence;
+    if (fault.empty()) {
+        scheduler_.step_computed(span);
+    }
     if (sequence.status != SequenceStatus::kFinished) {
         if (sequence.cancelled()) {
             end(sequence, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
@@ -181,7 +184,7 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
             sample(sequence, logits.row(*span.sampled_output));
         }
     }
-    scheduler_.step_returned(span, fault.empty());
+    scheduler_.step_returned(span);
 }
 
 void EngineLoop::sample(Sequence& sequence, std::span<const float> logits) {
@@ -221,9 +224,10 @@ void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
     handle->events.try_push(std::move(event));
 }
 
-void EngineLoop::count(const StepResult& result, Clock::time_point sent) {
+void EngineLoop::count(const StepResult& result, const StepInFlight& step) {
     ++stats_.steps_done;
-    stats_.step_ms += milliseconds(Clock::now() - sent);
+    stats_.step_ms += milliseconds(Clock::now() - step.sent);
+    std::uint32_t slowest_us = 0;
     for (const StageTiming& timing : result.timings) {
         if (timing.stage >= kMaxStages) {
             continue;
@@ -231,10 +235,12 @@ void EngineLoop::count(const StepResult& result, Clock::time_point sent) {
         stats_.stages.resize(std::max<std::size_t>(stats_.stages.size(), timing.stage + 1U));
         StageStats& stage = stats_.stages[timing.stage];
         ++stage.steps;
+        slowest_us = std::max(slowest_us, timing.execute_us);
         stage.queue_ms += timing.queue_us / 1000.0;
         stage.execute_ms += timing.execute_us / 1000.0;
         stage.bytes_in += timing.bytes_in;
     }
+    scheduler_.step_timed(step.num_rows, slowest_us / 1000.0);
 }
 
 void EngineLoop::send_steps() {
@@ -259,6 +265,7 @@ void EngineLoop::send_steps() {
 bool EngineLoop::send(ScheduledStep step) {
     StepInFlight in_flight;
     in_flight.step = step.plan.step = StepId{next_step_};
+    in_flight.num_rows = num_rows(step.plan);
     in_flight.num_kept_rows = static_cast<std::uint32_t>(step.plan.kept_rows.size());
     in_flight.spans = step.spans;
     in_flight.sent = Clock::now();

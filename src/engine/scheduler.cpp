@@ -1,6 +1,7 @@
 #include "engine/scheduler.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,11 @@
 namespace shardline {
 
 namespace {
+
+// While a prompt is read, others' tokens may come this much later.
+constexpr double kBearableSlowdown = 1.75;
+constexpr std::uint32_t kCautiousStepTokens = 64;  // beside answers, before costs are known
+constexpr std::uint32_t kLeastChunk = 16;          // prompts get on, whatever they cost
 
 std::uint32_t share(std::size_t count, std::uint32_t parts) {
     const std::size_t divisor = std::max(parts, 1U);
@@ -100,7 +106,7 @@ std::optional<ScheduledStep> Scheduler::next_step(std::uint32_t max_in_flight,
     for (Sequence* sequence : choose_single_tokens(max_in_flight)) {
         add_span(step, *sequence, 1);
     }
-    take_prompts(step, num_free_steps);
+    take_prompts(step, max_in_flight, num_free_steps);
     if (step.spans.empty()) {
         return std::nullopt;
     }
@@ -155,13 +161,39 @@ void Scheduler::preempt(Sequence& sequence) {
     running_.erase(place);
 }
 
-void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t num_free_steps) {
+// Rows of a step that holds so many answers' tokens already.
+std::uint32_t Scheduler::step_budget(std::uint32_t num_single_rows,
+                                     std::uint32_t max_in_flight) const {
+    const auto line = cost_.line();
+    double rows = options_.max_step_tokens;
+    if (num_answering() > 0) {
+        const double bearable = line ? kBearableSlowdown * line->ms(num_single_rows) : 0.0;
+        rows = !line                    ? kCautiousStepTokens
+               : line->per_row_ms > 0.0 ? (bearable - line->fixed_ms) / line->per_row_ms
+                                        : rows;
+    } else if (max_in_flight > 1 && line && line->per_row_ms > 0.0) {
+        // n tokens in chunks of c are through s stages after (n/c + s - 1) (fixed + per_row c),
+        // which is least where its derivative by c is 0. All chunks alike: the largest decides.
+        double tokens = 0.0;
+        for (const Sequence* sequence : prompts_) {
+            tokens += sequence->num_tokens();
+        }
+        rows = std::sqrt(tokens * line->fixed_ms / (line->per_row_ms * (max_in_flight - 1)));
+    }
+    const double least = num_single_rows + kLeastChunk;
+    return std::min(options_.max_step_tokens, static_cast<std::uint32_t>(std::max(rows, least)));
+}
+
+void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
+                             std::uint32_t num_free_steps) {
     std::uint32_t count = share(prompts_.size(), num_free_steps);
+    const std::uint32_t step_tokens =
+        prompts_.empty() ? 0 : step_budget(step_rows(step), max_in_flight);
     for (Sequence* sequence : prompts_) {
-        const std::uint32_t budget = options_.max_step_tokens - step_rows(step);
-        if (count == 0 || budget < 2) {
+        if (count == 0 || step_rows(step) + 2 > step_tokens) {
             return;
         }
+        const std::uint32_t budget = step_tokens - step_rows(step);
         const std::uint32_t prompt_left = sequence->num_unscheduled_prompt_tokens();
         const std::uint32_t chunk = prompt_left > 0 ? chunk_size(prompt_left, budget)
                                                     : std::min(sequence->num_unscheduled(), budget);
@@ -220,15 +252,19 @@ void Scheduler::commit(const std::vector<ScheduledSpan>& spans) {
                   [](const Sequence* sequence) { return sequence->num_unscheduled() == 0; });
 }
 
-void Scheduler::step_returned(const ScheduledSpan& span, bool whole) {
+void Scheduler::step_computed(const ScheduledSpan& span) {
     Sequence& sequence = *span.sequence;
-    --sequence.num_steps_in_flight;
     // Results come in any order, so only when all are there is it certain what was computed.
-    if (whole && sequence.status == SequenceStatus::kRunning && sequence.num_steps_in_flight == 0) {
+    if (sequence.status == SequenceStatus::kRunning && sequence.num_steps_in_flight == 1) {
         const std::uint32_t computed =
             std::min(sequence.num_scheduled_tokens, sequence.num_prompt_tokens);
         blocks_.remember(sequence.kv, sequence.request.owner, sequence.prompt().first(computed));
     }
+}
+
+void Scheduler::step_returned(const ScheduledSpan& span) {
+    Sequence& sequence = *span.sequence;
+    --sequence.num_steps_in_flight;
     if (sequence.status == SequenceStatus::kFinished && sequence.num_steps_in_flight == 0) {
         erase_running(sequence);
     }

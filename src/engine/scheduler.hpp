@@ -8,6 +8,7 @@
 
 #include "engine/block_manager.hpp"
 #include "engine/sequence.hpp"
+#include "engine/step_cost.hpp"
 #include "step/step.hpp"
 
 namespace shardline {
@@ -49,6 +50,10 @@ struct SchedulerOptions {
 // it had is computed again later, prompt as prompt and every token of the answer as a span of its
 // own, so its bits stay the same. The oldest always gets on, and the pool holds any one sequence.
 //
+// How much of the prompts goes into a step follows from what steps cost, which step_timed() tells:
+// beside answers so much that those who wait for their next token hardly notice; alone so much that
+// the first token comes soonest, with the chunks following each other through the stages.
+//
 // Blocks may change hands while steps that write to them are in flight: every stage runs steps in
 // order, so what the new holder writes comes after.
 // Owned by the engine, called from its thread.
@@ -72,9 +77,18 @@ public:
     // A row on the spare block: runs the whole chain and touches nobody's KV.
     ScheduledStep probe_step() const;
 
-    // The other end of commit(): the step is no longer in flight, and came back `whole` or not. A
-    // finished sequence goes with its last step, then the pointer is dead.
-    void step_returned(const ScheduledSpan& span, bool whole);
+    // The step came back whole: what it computed of a prompt may serve others from now on. Before
+    // its output is sampled, step_returned() after.
+    void step_computed(const ScheduledSpan& span);
+
+    // The other end of commit(): the step is no longer in flight. A finished sequence goes with
+    // its last step, then the pointer is dead.
+    void step_returned(const ScheduledSpan& span);
+
+    // A step of `rows` rows kept the slowest stage busy for so long.
+    void step_timed(std::uint32_t rows, double slowest_stage_ms) {
+        cost_.observe(rows, slowest_stage_ms);
+    }
 
     // A sampled token that the answer goes on with.
     void append(Sequence& sequence, std::int64_t token);
@@ -102,7 +116,9 @@ private:
     std::vector<Sequence*> choose_single_tokens(std::uint32_t max_in_flight);
     void make_room(std::vector<Sequence*>& chosen);
     void preempt(Sequence& sequence);
-    void take_prompts(ScheduledStep& step, std::uint32_t num_free_steps);
+    std::uint32_t step_budget(std::uint32_t num_single_rows, std::uint32_t max_in_flight) const;
+    void take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
+                      std::uint32_t num_free_steps);
     void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
     std::uint32_t num_answering() const;
     void make_ready(Sequence& sequence);
@@ -110,6 +126,7 @@ private:
 
     const SchedulerOptions options_;
     BlockManager blocks_;
+    StepCost cost_;
     std::deque<std::unique_ptr<Sequence>> waiting_;
     std::vector<std::unique_ptr<Sequence>> running_;  // finished ones with steps in flight too
     std::deque<Sequence*> single_;   // one token to compute, by how long they have been ready

@@ -39,10 +39,11 @@ std::vector<std::uint32_t> span_sizes(const ScheduledStep& step) {
 void play(Scheduler& scheduler, const ScheduledStep& step, std::int64_t token = 1) {
     scheduler.commit(step.spans);
     for (const ScheduledSpan& span : step.spans) {
+        scheduler.step_computed(span);
         if (span.sampled_output) {
             scheduler.append(*span.sequence, token);
         }
-        scheduler.step_returned(span, true);
+        scheduler.step_returned(span);
     }
     scheduler.check_integrity();
 }
@@ -163,7 +164,7 @@ TEST(Scheduler, ReadyOnesAreSharedOutAmongTheSteps) {
     for (const ScheduledStep& step : steps) {
         for (const ScheduledSpan& span : step.spans) {
             scheduler.append(*span.sequence, 1);
-            scheduler.step_returned(span, true);
+            scheduler.step_returned(span);
         }
     }
     std::vector<std::size_t> sizes;
@@ -202,7 +203,7 @@ TEST(Scheduler, FirstInLineIsNotOvertaken) {
     scheduler.admit();
     EXPECT_EQ(scheduler.num_running(), 1U) << "its step is still in flight";
     EXPECT_GT(scheduler.blocks().num_used(), 0U);
-    scheduler.step_returned(step->spans[0], true);
+    scheduler.step_returned(step->spans[0]);
     EXPECT_EQ(scheduler.blocks().num_used(), 0U);
     scheduler.admit();
     EXPECT_EQ(scheduler.num_running(), 2U);
@@ -270,7 +271,7 @@ protected:
         ASSERT_EQ(younger_->id, SequenceId{2});
         while (scheduler_.num_preemptions() == 0) {
             scheduler_.append(*step.spans[0].sequence, 1);
-            scheduler_.step_returned(step.spans[0], true);
+            scheduler_.step_returned(step.spans[0]);
             step = *scheduler_.next_step(2, 1);
             scheduler_.commit(step.spans);
         }
@@ -285,7 +286,7 @@ protected:
 TEST_F(PreemptedInFlight, TheTokenCounts) {
     EXPECT_EQ(younger_->status, SequenceStatus::kWaiting);
     scheduler_.append(*younger_, 9);
-    scheduler_.step_returned(in_flight_.spans[0], true);
+    scheduler_.step_returned(in_flight_.spans[0]);
     scheduler_.check_integrity();
     EXPECT_EQ(younger_->tokens.back(), 9);
     scheduler_.finish(*scheduler_.unfinished().front());
@@ -302,9 +303,23 @@ TEST_F(PreemptedInFlight, ItMayEndMeanwhile) {
     scheduler_.finish(*younger_);
     scheduler_.check_integrity();
     EXPECT_EQ(scheduler_.num_waiting(), 0U);
-    scheduler_.step_returned(in_flight_.spans[0], true);
+    scheduler_.step_returned(in_flight_.spans[0]);
     scheduler_.check_integrity();
     EXPECT_EQ(scheduler_.num_running(), 1U);
+}
+
+// An answer of one token ends with the step that computed the prompt: that counts too.
+TEST(Scheduler, TheShortestAnswerLeavesItsPromptBehind) {
+    Scheduler scheduler(options_of());
+    scheduler.add(request_of(100, 1));
+    scheduler.admit();
+    const auto step = scheduler.next_step(1, 1);
+    scheduler.commit(step->spans);
+    scheduler.step_computed(step->spans[0]);
+    scheduler.finish(*step->spans[0].sequence);
+    scheduler.step_returned(step->spans[0]);
+    EXPECT_EQ(scheduler.blocks().num_cached(), 3U);
+    scheduler.check_integrity();
 }
 
 TEST(Scheduler, ASecondRequestSkipsTheCommonBeginning) {
@@ -332,9 +347,10 @@ TEST(Scheduler, OnlyWhatWasComputedIsRemembered) {
         chunks.push_back(*scheduler.next_step(2, 2));
         scheduler.commit(chunks.back().spans);
     }
-    scheduler.step_returned(chunks[1].spans[0], true);  // results come in any order
-    scheduler.finish(*chunks[0].spans[0].sequence);     // the first one failed
-    scheduler.step_returned(chunks[0].spans[0], false);
+    scheduler.step_computed(chunks[1].spans[0]);  // results come in any order
+    scheduler.step_returned(chunks[1].spans[0]);
+    scheduler.finish(*chunks[0].spans[0].sequence);  // the first one failed
+    scheduler.step_returned(chunks[0].spans[0]);
     EXPECT_EQ(scheduler.blocks().num_cached(), 0U);
     EXPECT_EQ(scheduler.blocks().num_used(), 0U);
 }
@@ -357,7 +373,7 @@ TEST(Scheduler, FinishWorksInEveryState) {
             if (span.sampled_output && span.sequence->status == SequenceStatus::kRunning) {
                 scheduler.append(*span.sequence, 1);
             }
-            scheduler.step_returned(span, true);
+            scheduler.step_returned(span);
         }
         scheduler.check_integrity();
     }
