@@ -217,11 +217,9 @@ int run_bench_step(BenchStepArguments arguments) {
 
 }  // namespace
 
-Command add_bench_command(CLI::App& app) {
+Command add_bench_step_command(CLI::App& bench) {
     auto arguments = std::make_shared<BenchStepArguments>();
-    CLI::App* bench = app.add_subcommand("bench", "Measure, with ratios taken in one run");
-    bench->require_subcommand(1);
-    CLI::App* command = bench->add_subcommand(
+    CLI::App* command = bench.add_subcommand(
         "step", "Decode speed of one stream: bare OpenVINO, one process, over workers");
     command->footer(R"(
 Examples
@@ -236,7 +234,7 @@ Examples
         ->capture_default_str();
     command->add_flag("--stages", arguments->stages_only, "print the table of stages only");
     command->add_flag("--json", arguments->json, "print rows as JSON");
-    return {bench, [arguments] { return run_bench_step(*arguments); }};
+    return {command, [arguments] { return run_bench_step(*arguments); }};
 }
 
 }  // namespace shardline

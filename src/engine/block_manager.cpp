@@ -4,7 +4,19 @@
 
 namespace shardline {
 
-BlockManager::BlockManager(std::uint32_t num_blocks) : num_holders_(num_blocks, 0) {
+namespace {
+
+// A prompt is computed in spans of at least two tokens.
+constexpr std::size_t kLeastPromptSpan = 2;
+
+std::span<const std::int64_t> block_of(std::span<const std::int64_t> tokens, std::size_t index) {
+    return tokens.subspan(index * kBlockTokens, kBlockTokens);
+}
+
+}  // namespace
+
+BlockManager::BlockManager(std::uint32_t num_blocks)
+    : in_cached_(num_blocks), num_holders_(num_blocks, 0), index_(num_blocks) {
     SHARDLINE_INVARIANT(num_blocks >= 2);
     free_.reserve(num_blocks - 1);
     for (std::uint32_t id = num_blocks - 1; id > to_number(kSpareBlock); --id) {
@@ -16,56 +28,107 @@ std::uint32_t BlockManager::blocks_for(std::uint64_t num_positions) {
     return static_cast<std::uint32_t>((num_positions + kBlockTokens - 1) / kBlockTokens);
 }
 
-bool BlockManager::promise(SequenceBlocks& sequence, std::uint64_t num_positions) {
-    SHARDLINE_INVARIANT(sequence.blocks.empty() && sequence.num_promised == 0);
+std::uint32_t BlockManager::reuse(SequenceBlocks& sequence, std::uint64_t owner,
+                                  std::span<const std::int64_t> prompt) {
+    SHARDLINE_INVARIANT(sequence.blocks.empty());
+    while ((sequence.blocks.size() + 1) * kBlockTokens + kLeastPromptSpan <= prompt.size()) {
+        const auto known =
+            index_.find(owner, sequence.last_content, block_of(prompt, sequence.blocks.size()));
+        if (!known) {
+            break;
+        }
+        hold(known->block);
+        sequence.blocks.push_back(known->block);
+        sequence.last_content = known->id;
+        ++sequence.num_known;
+    }
+    return sequence.num_known * kBlockTokens;
+}
+
+bool BlockManager::grow(SequenceBlocks& sequence, std::uint64_t num_positions) {
     const std::uint32_t needed = blocks_for(num_positions);
-    if (needed > num_free() - num_promised_) {
+    if (needed > sequence.blocks.size() + num_available()) {
         return false;
     }
-    sequence.num_promised = needed;
-    num_promised_ += needed;
+    while (sequence.blocks.size() < needed) {
+        sequence.blocks.push_back(take());
+    }
     return true;
 }
 
-void BlockManager::grow(SequenceBlocks& sequence, std::uint64_t num_positions) {
-    const std::uint32_t needed = blocks_for(num_positions);
-    while (sequence.blocks.size() < needed) {
-        SHARDLINE_INVARIANT(sequence.num_promised > 0 && !free_.empty());
-        const BlockId block = free_.back();
-        free_.pop_back();
-        ++num_holders_[to_number(block)];
-        sequence.blocks.push_back(block);
-        --sequence.num_promised;
-        --num_promised_;
+void BlockManager::remember(SequenceBlocks& sequence, std::uint64_t owner,
+                            std::span<const std::int64_t> computed) {
+    const std::size_t num_full = computed.size() / kBlockTokens;
+    while (sequence.num_known < num_full) {
+        const auto tokens = block_of(computed, sequence.num_known);
+        const auto known = index_.find(owner, sequence.last_content, tokens);
+        // Somebody with the same beginning was first: then that block goes on being the known one.
+        sequence.last_content = known ? known->id
+                                      : index_.insert(owner, sequence.last_content, tokens,
+                                                      sequence.blocks[sequence.num_known]);
+        ++sequence.num_known;
     }
 }
 
 void BlockManager::release(SequenceBlocks& sequence) {
-    for (BlockId block : sequence.blocks) {
-        std::uint32_t& holders = num_holders_[to_number(block)];
+    // The end first, so that it is evicted first: without what stands before it, it is no use.
+    for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
+        std::uint32_t& holders = num_holders_[to_number(*block)];
         SHARDLINE_INVARIANT(holders > 0);
-        if (--holders == 0) {
-            free_.push_back(block);
+        if (--holders > 0) {
+            continue;
+        }
+        if (index_.holds(*block)) {
+            in_cached_[to_number(*block)] = cached_.insert(cached_.end(), *block);
+        } else {
+            free_.push_back(*block);
         }
     }
-    num_promised_ -= sequence.num_promised;
     sequence = {};
+}
+
+void BlockManager::forget() {
+    free_.insert(free_.end(), cached_.begin(), cached_.end());
+    cached_.clear();
+    index_.clear();
+}
+
+BlockId BlockManager::take() {
+    if (free_.empty()) {
+        const BlockId oldest = cached_.front();
+        cached_.pop_front();
+        index_.erase(oldest);
+        free_.push_back(oldest);
+    }
+    const BlockId block = free_.back();
+    free_.pop_back();
+    ++num_holders_[to_number(block)];
+    return block;
+}
+
+void BlockManager::hold(BlockId block) {
+    if (num_holders_[to_number(block)]++ == 0) {
+        cached_.erase(in_cached_[to_number(block)]);
+    }
 }
 
 void BlockManager::check_integrity(std::span<const SequenceBlocks* const> sequences) const {
     std::vector<std::uint32_t> holders(num_holders_.size(), 0);
-    std::uint32_t promised = 0;
     for (const SequenceBlocks* sequence : sequences) {
+        SHARDLINE_INVARIANT(sequence->num_known <= sequence->blocks.size());
         for (BlockId block : sequence->blocks) {
             SHARDLINE_INVARIANT(block != kSpareBlock && to_number(block) < holders.size());
             ++holders[to_number(block)];
         }
-        promised += sequence->num_promised;
     }
     SHARDLINE_INVARIANT(holders == num_holders_);
-    SHARDLINE_INVARIANT(promised == num_promised_ && promised <= num_free());
     for (BlockId block : free_) {
         SHARDLINE_INVARIANT(block != kSpareBlock && holders[to_number(block)]++ == 0);
+        SHARDLINE_INVARIANT(!index_.holds(block));
+    }
+    for (BlockId block : cached_) {
+        SHARDLINE_INVARIANT(block != kSpareBlock && holders[to_number(block)]++ == 0);
+        SHARDLINE_INVARIANT(index_.holds(block));
     }
     for (std::uint32_t id = to_number(kSpareBlock) + 1; id < holders.size(); ++id) {
         SHARDLINE_INVARIANT(holders[id] > 0);

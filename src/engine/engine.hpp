@@ -45,9 +45,12 @@ struct EngineStats {
     std::uint32_t running = 0;
     std::uint32_t waiting = 0;
     std::uint32_t blocks_used = 0;
+    std::uint32_t blocks_cached = 0;  // of those not used: hold prompts that may come again
     std::uint32_t blocks_total = 0;
-    std::uint64_t steps = 0;            // sent
-    std::uint64_t tokens = 0;           // drawn
+    std::uint64_t steps = 0;          // sent
+    std::uint64_t tokens = 0;         // drawn
+    std::uint64_t reused_tokens = 0;  // of prompts, found in the cache
+    std::uint64_t preemptions = 0;
     double schedule_ms_per_step = 0.0;  // busy_ms / steps
     double busy_ms = 0.0;               // the engine thread's own work, waiting left out
     std::uint64_t steps_done = 0;       // came back whole
@@ -58,8 +61,9 @@ struct EngineStats {
 // One thread owns all of it: admits requests, makes steps, absorbs results, samples.
 // submit(), cancel_soon(), probe(), stats() and the ChainListener calls may come from any thread.
 //
-// A sequence is let in when the pool can hold its prompt and its longest answer; until then it
-// waits in line. Where the pool is smaller than max_context, the pool is the context limit.
+// A sequence is let in when the pool can hold its prompt; until then it waits in line. When the
+// pool is full the newest gives way and is computed again later, with the same bits. Where the pool
+// is smaller than max_context, the pool is the context limit.
 // When the chain goes down every request, waiting ones too, ends with kError / kUnavailable.
 class Engine final : public ChainListener {
 public:

@@ -91,6 +91,7 @@ void EngineLoop::end_everything(const FinishEvent& finish) {
     for (Sequence* sequence : scheduler_.unfinished()) {
         end(*sequence, finish);
     }
+    scheduler_.forget_prefixes();
     scheduler_.check_integrity();
 }
 
@@ -148,7 +149,7 @@ void EngineLoop::absorb(StepResult result) {
     const LogitsOutput logits(result.outputs, num_kept_rows, options_.vocab_size);
     const std::string fault = fault_of(result, logits);
     if (fault.empty()) {
-        count(result, step.sent);
+        count(result, step);
     } else if (!step.cancelled) {
         room_logger("engine")->warn("step {}, epoch {}: {}", to_number(result.step),
                                     to_number(result.epoch), fault);
@@ -171,7 +172,10 @@ std::string EngineLoop::fault_of(const StepResult& result, const LogitsOutput& l
 void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault,
                              const LogitsOutput& logits) {
     Sequence& sequence = *span.sequence;
-    if (sequence.status == SequenceStatus::kRunning) {
+    if (fault.empty()) {
+        scheduler_.step_computed(span);
+    }
+    if (sequence.status != SequenceStatus::kFinished) {
         if (sequence.cancelled()) {
             end(sequence, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
         } else if (!fault.empty()) {
@@ -220,9 +224,10 @@ void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
     handle->events.try_push(std::move(event));
 }
 
-void EngineLoop::count(const StepResult& result, Clock::time_point sent) {
+void EngineLoop::count(const StepResult& result, const StepInFlight& step) {
     ++stats_.steps_done;
-    stats_.step_ms += milliseconds(Clock::now() - sent);
+    stats_.step_ms += milliseconds(Clock::now() - step.sent);
+    std::uint32_t slowest_us = 0;
     for (const StageTiming& timing : result.timings) {
         if (timing.stage >= kMaxStages) {
             continue;
@@ -230,10 +235,12 @@ void EngineLoop::count(const StepResult& result, Clock::time_point sent) {
         stats_.stages.resize(std::max<std::size_t>(stats_.stages.size(), timing.stage + 1U));
         StageStats& stage = stats_.stages[timing.stage];
         ++stage.steps;
+        slowest_us = std::max(slowest_us, timing.execute_us);
         stage.queue_ms += timing.queue_us / 1000.0;
         stage.execute_ms += timing.execute_us / 1000.0;
         stage.bytes_in += timing.bytes_in;
     }
+    scheduler_.step_timed(step.num_rows, slowest_us / 1000.0);
 }
 
 void EngineLoop::send_steps() {
@@ -258,6 +265,7 @@ void EngineLoop::send_steps() {
 bool EngineLoop::send(ScheduledStep step) {
     StepInFlight in_flight;
     in_flight.step = step.plan.step = StepId{next_step_};
+    in_flight.num_rows = num_rows(step.plan);
     in_flight.num_kept_rows = static_cast<std::uint32_t>(step.plan.kept_rows.size());
     in_flight.spans = step.spans;
     in_flight.sent = Clock::now();
@@ -298,7 +306,10 @@ EngineStats EngineLoop::stats(std::chrono::nanoseconds busy) {
         stats_.steps == 0 ? 0.0 : stats_.busy_ms / static_cast<double>(stats_.steps);
     stats_.running = scheduler_.num_running();
     stats_.waiting = scheduler_.num_waiting();
+    stats_.preemptions = scheduler_.num_preemptions();
+    stats_.reused_tokens = scheduler_.num_reused_tokens();
     stats_.blocks_used = scheduler_.blocks().num_used();
+    stats_.blocks_cached = scheduler_.blocks().num_cached();
     stats_.blocks_total = scheduler_.blocks().num_total();
     return stats_;
 }

@@ -46,6 +46,7 @@ private:
 
     struct StepInFlight {
         StepId step{};
+        std::uint32_t num_rows = 0;
         std::uint32_t num_kept_rows = 0;
         std::vector<ScheduledSpan> spans;
         std::vector<std::promise<bool>> probes;  // answered by this step
@@ -63,7 +64,7 @@ private:
                      const LogitsOutput& logits);
     void sample(Sequence& sequence, std::span<const float> logits);
     void end(Sequence& sequence, const FinishEvent& finish);
-    void count(const StepResult& result, Clock::time_point sent);
+    void count(const StepResult& result, const StepInFlight& step);
 
     void send_steps();
     bool send(ScheduledStep step);

@@ -47,12 +47,15 @@ public:
 
     BoundedQueue<RequestEvent> events;
     std::atomic<bool> cancelled{false};
+    std::atomic<std::uint32_t> num_reused_tokens{
+        0};  // of the prompt; stands from the first event on
 };
 
 // One sequence to generate: at most max_tokens, cut to what the context has left. The shared handle
 // outlives whichever end goes first.
 struct Request {
     RequestId id{};
+    std::uint64_t owner = 0;  // prompts are computed once for requests of one owner, never across
     std::vector<std::int64_t> prompt;
     std::uint32_t max_tokens = 0;
     std::vector<std::int64_t> stop_tokens;  // EOS ids; empty with ignore_eos

@@ -1,6 +1,7 @@
 #include "engine/scheduler.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,11 @@
 namespace shardline {
 
 namespace {
+
+// While a prompt is read, others' tokens may come this much later.
+constexpr double kBearableSlowdown = 1.75;
+constexpr std::uint32_t kCautiousStepTokens = 64;  // beside answers, before costs are known
+constexpr std::uint32_t kLeastChunk = 16;          // prompts get on, whatever they cost
 
 std::uint32_t share(std::size_t count, std::uint32_t parts) {
     const std::size_t divisor = std::max(parts, 1U);
@@ -56,14 +62,35 @@ void Scheduler::add(Request request) {
 void Scheduler::admit() {
     while (!waiting_.empty() && running_.size() < options_.max_sequences) {
         Sequence& sequence = *waiting_.front();
-        if (!blocks_.promise(sequence.kv, sequence.max_positions())) {
-            return;  // the first in line waits rather than being overtaken for ever
+        // A preempted one may have a token on its way back yet. The first in line waits rather
+        // than being overtaken for ever.
+        if (sequence.num_steps_in_flight > 0 || !take_blocks(sequence)) {
+            return;
         }
         sequence.status = SequenceStatus::kRunning;
         running_.push_back(std::move(waiting_.front()));
         waiting_.pop_front();
         make_ready(sequence);
     }
+}
+
+bool Scheduler::take_blocks(Sequence& sequence) {
+    const std::uint32_t reused =
+        blocks_.reuse(sequence.kv, sequence.request.owner, sequence.prompt());
+    const std::uint64_t to_spare = std::uint64_t{num_running()} * kBlockTokens;
+    const std::uint32_t needed =
+        BlockManager::blocks_for(sequence.num_tokens() + to_spare) - reused / kBlockTokens;
+    if (needed > blocks_.num_available()) {
+        blocks_.release(sequence.kv);
+        return false;
+    }
+    SHARDLINE_INVARIANT(blocks_.grow(sequence.kv, sequence.num_tokens()));
+    sequence.num_scheduled_tokens = reused;
+    num_reused_tokens_ += reused;
+    if (sequence.num_answer_tokens() == 0) {
+        sequence.request.handle->num_reused_tokens = reused;
+    }
+    return true;
 }
 
 void Scheduler::make_ready(Sequence& sequence) {
@@ -76,32 +103,100 @@ std::optional<ScheduledStep> Scheduler::next_step(std::uint32_t max_in_flight,
         return std::nullopt;
     }
     ScheduledStep step = empty_step();
-    take_single_tokens(step, max_in_flight);
-    take_prompts(step, num_free_steps);
+    for (Sequence* sequence : choose_single_tokens(max_in_flight)) {
+        add_span(step, *sequence, 1);
+    }
+    take_prompts(step, max_in_flight, num_free_steps);
     if (step.spans.empty()) {
         return std::nullopt;
     }
     return step;
 }
 
-void Scheduler::take_single_tokens(ScheduledStep& step, std::uint32_t max_in_flight) {
+std::vector<Sequence*> Scheduler::choose_single_tokens(std::uint32_t max_in_flight) {
     // Prompts make progress even when answers alone would fill every step.
     const std::uint32_t reserve = prompts_.empty() ? 0 : kLeastStepTokens;
     const std::uint32_t budget = std::max(options_.max_step_tokens - reserve, 1U);
-    const std::uint32_t count = std::min(share(num_answering(), max_in_flight), budget);
-    for (std::size_t i = 0; i < single_.size() && i < count; ++i) {
-        add_span(step, *single_[i], 1);
+    std::vector<Sequence*> chosen;
+    while (chosen.empty() && !single_.empty()) {  // again when all that were chosen gave way
+        const std::size_t count =
+            std::min<std::size_t>({share(num_answering(), max_in_flight), budget, single_.size()});
+        chosen.assign(single_.begin(), single_.begin() + static_cast<std::ptrdiff_t>(count));
+        make_room(chosen);
+    }
+    return chosen;
+}
+
+// Gives each a place for its token, if need be that of who came last, who then drops out.
+void Scheduler::make_room(std::vector<Sequence*>& chosen) {
+    while (true) {
+        const auto lacking = std::find_if(chosen.begin(), chosen.end(), [this](Sequence* sequence) {
+            return !blocks_.grow(sequence->kv, std::uint64_t{sequence->num_tokens()});
+        });
+        if (lacking == chosen.end()) {
+            return;
+        }
+        Sequence* newest = nullptr;
+        for (const auto& sequence : running_) {
+            if (sequence->status == SequenceStatus::kRunning &&
+                (newest == nullptr || newest->id < sequence->id)) {
+                newest = sequence.get();
+            }
+        }
+        std::erase(chosen, newest);
+        preempt(*newest);
     }
 }
 
-void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t num_free_steps) {
+void Scheduler::preempt(Sequence& sequence) {
+    ++num_preemptions_;
+    blocks_.release(sequence.kv);
+    sequence.num_scheduled_tokens = 0;
+    sequence.status = SequenceStatus::kWaiting;
+    std::erase(single_, &sequence);
+    std::erase(prompts_, &sequence);
+    const auto place = std::find_if(running_.begin(), running_.end(),
+                                    [&](const auto& other) { return other.get() == &sequence; });
+    waiting_.push_front(std::move(*place));
+    running_.erase(place);
+}
+
+// Rows of a step that holds so many answers' tokens already.
+std::uint32_t Scheduler::step_budget(std::uint32_t num_single_rows,
+                                     std::uint32_t max_in_flight) const {
+    const auto line = cost_.line();
+    double rows = options_.max_step_tokens;
+    if (num_answering() > 0) {
+        const double bearable = line ? kBearableSlowdown * line->ms(num_single_rows) : 0.0;
+        rows = !line                    ? kCautiousStepTokens
+               : line->per_row_ms > 0.0 ? (bearable - line->fixed_ms) / line->per_row_ms
+                                        : rows;
+    } else if (max_in_flight > 1 && line && line->per_row_ms > 0.0) {
+        // n tokens in chunks of c are through s stages after (n/c + s - 1) (fixed + per_row c),
+        // which is least where its derivative by c is 0. All chunks alike: the largest decides.
+        double tokens = 0.0;
+        for (const Sequence* sequence : prompts_) {
+            tokens += sequence->num_tokens();
+        }
+        rows = std::sqrt(tokens * line->fixed_ms / (line->per_row_ms * (max_in_flight - 1)));
+    }
+    const double least = num_single_rows + kLeastChunk;
+    return std::min(options_.max_step_tokens, static_cast<std::uint32_t>(std::max(rows, least)));
+}
+
+void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
+                             std::uint32_t num_free_steps) {
     std::uint32_t count = share(prompts_.size(), num_free_steps);
+    const std::uint32_t step_tokens =
+        prompts_.empty() ? 0 : step_budget(step_rows(step), max_in_flight);
     for (Sequence* sequence : prompts_) {
-        const std::uint32_t budget = options_.max_step_tokens - step_rows(step);
-        if (count == 0 || budget < 2) {
+        if (count == 0 || step_rows(step) + 2 > step_tokens) {
             return;
         }
-        const std::uint32_t chunk = chunk_size(sequence->num_unscheduled(), budget);
+        const std::uint32_t budget = step_tokens - step_rows(step);
+        const std::uint32_t prompt_left = sequence->num_unscheduled_prompt_tokens();
+        const std::uint32_t chunk = prompt_left > 0 ? chunk_size(prompt_left, budget)
+                                                    : std::min(sequence->num_unscheduled(), budget);
         if (chunk > 0) {
             add_span(step, *sequence, chunk);
             --count;
@@ -109,13 +204,18 @@ void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t num_free_steps) 
     }
 }
 
+// Of a prompt, one span of all tokens; of an answer, one of each.
 void Scheduler::add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens) {
     const std::uint32_t past_len = sequence.num_scheduled_tokens;
-    blocks_.grow(sequence.kv, std::uint64_t{past_len} + num_tokens);
     for (std::uint32_t i = 0; i < num_tokens; ++i) {
         append_token(step, sequence.tokens[past_len + i]);
     }
-    step.plan.spans.push_back({sequence.id, past_len, num_tokens, sequence.kv.blocks});
+    const std::uint32_t per_span = sequence.num_unscheduled_prompt_tokens() > 0 ? num_tokens : 1;
+    for (std::uint32_t i = 0; i < num_tokens; i += per_span) {
+        std::vector<BlockId> table = sequence.kv.blocks;
+        table.resize(BlockManager::blocks_for(std::uint64_t{past_len} + i + per_span));
+        step.plan.spans.push_back({sequence.id, past_len + i, per_span, std::move(table)});
+    }
     ScheduledSpan span{&sequence, num_tokens, std::nullopt};
     if (num_tokens == sequence.num_unscheduled()) {
         span.sampled_output = static_cast<std::uint32_t>(step.plan.kept_rows.size());
@@ -144,13 +244,22 @@ void Scheduler::commit(const std::vector<ScheduledSpan>& spans) {
     for (const ScheduledSpan& span : spans) {
         span.sequence->num_scheduled_tokens += span.num_tokens;
         ++span.sequence->num_steps_in_flight;
-        if (span.num_tokens == 1) {
-            SHARDLINE_INVARIANT(single_.front() == span.sequence);
+        if (!single_.empty() && single_.front() == span.sequence) {
             single_.pop_front();
         }
     }
     std::erase_if(prompts_,
                   [](const Sequence* sequence) { return sequence->num_unscheduled() == 0; });
+}
+
+void Scheduler::step_computed(const ScheduledSpan& span) {
+    Sequence& sequence = *span.sequence;
+    // Results come in any order, so only when all are there is it certain what was computed.
+    if (sequence.status == SequenceStatus::kRunning && sequence.num_steps_in_flight == 1) {
+        const std::uint32_t computed =
+            std::min(sequence.num_scheduled_tokens, sequence.num_prompt_tokens);
+        blocks_.remember(sequence.kv, sequence.request.owner, sequence.prompt().first(computed));
+    }
 }
 
 void Scheduler::step_returned(const ScheduledSpan& span) {
@@ -162,16 +271,25 @@ void Scheduler::step_returned(const ScheduledSpan& span) {
 }
 
 void Scheduler::append(Sequence& sequence, std::int64_t token) {
-    SHARDLINE_INVARIANT(sequence.num_unscheduled() == 0);
+    const bool preempted = sequence.status == SequenceStatus::kWaiting;
+    SHARDLINE_INVARIANT(preempted || sequence.num_unscheduled() == 0);
     sequence.tokens.push_back(token);
-    make_ready(sequence);
+    if (!preempted) {
+        make_ready(sequence);
+    }
 }
 
 void Scheduler::finish(Sequence& sequence) {
     const bool was_waiting = sequence.status == SequenceStatus::kWaiting;
     sequence.status = SequenceStatus::kFinished;
     if (was_waiting) {
-        std::erase_if(waiting_, [&](const auto& other) { return other.get() == &sequence; });
+        const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& other) {
+            return other.get() == &sequence;
+        });
+        if (sequence.num_steps_in_flight > 0) {  // preempted, and goes with its last step
+            running_.push_back(std::move(*place));
+        }
+        waiting_.erase(place);
         return;
     }
     std::erase(single_, &sequence);
@@ -209,7 +327,7 @@ void Scheduler::check_integrity() const {
                             sequence->num_steps_in_flight > 0);
     }
     for (const auto& sequence : waiting_) {
-        SHARDLINE_INVARIANT(sequence->kv.blocks.empty() && sequence->kv.num_promised == 0);
+        SHARDLINE_INVARIANT(sequence->kv.blocks.empty() && sequence->num_scheduled_tokens == 0);
     }
     for (const Sequence* sequence : single_) {
         SHARDLINE_INVARIANT(sequence->num_unscheduled() == 1);

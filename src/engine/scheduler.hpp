@@ -8,6 +8,7 @@
 
 #include "engine/block_manager.hpp"
 #include "engine/sequence.hpp"
+#include "engine/step_cost.hpp"
 #include "step/step.hpp"
 
 namespace shardline {
@@ -40,9 +41,21 @@ struct SchedulerOptions {
 // tokens. That a lone row gets the company it needs is the stages' part.
 //
 //     add() -> waiting -> admit() -> running -> finish() -> gone when no step is in flight
+//                 ▲                     │
+//                 └──── preempted ──────┘
 //
-// A sequence is let in when blocks for its prompt and its longest answer can be promised, so none
-// ever runs out; the waiting line is strictly first come, first served.
+// A sequence is let in when there are blocks for what it has to compute and one to spare for each
+// that runs; the waiting line is strictly first come, first served. When blocks run out while
+// answers grow, the one that came last gives its blocks back and goes to the head of the line; what
+// it had is computed again later, prompt as prompt and every token of the answer as a span of its
+// own, so its bits stay the same. The oldest always gets on, and the pool holds any one sequence.
+//
+// How much of the prompts goes into a step follows from what steps cost, which step_timed() tells:
+// beside answers so much that those who wait for their next token hardly notice; alone so much that
+// the first token comes soonest, with the chunks following each other through the stages.
+//
+// Blocks may change hands while steps that write to them are in flight: every stage runs steps in
+// order, so what the new holder writes comes after.
 // Owned by the engine, called from its thread.
 class Scheduler final {
 public:
@@ -64,9 +77,18 @@ public:
     // A row on the spare block: runs the whole chain and touches nobody's KV.
     ScheduledStep probe_step() const;
 
+    // The step came back whole: what it computed of a prompt may serve others from now on. Before
+    // its output is sampled, step_returned() after.
+    void step_computed(const ScheduledSpan& span);
+
     // The other end of commit(): the step is no longer in flight. A finished sequence goes with
     // its last step, then the pointer is dead.
     void step_returned(const ScheduledSpan& span);
+
+    // A step of `rows` rows kept the slowest stage busy for so long.
+    void step_timed(std::uint32_t rows, double slowest_stage_ms) {
+        cost_.observe(rows, slowest_stage_ms);
+    }
 
     // A sampled token that the answer goes on with.
     void append(Sequence& sequence, std::int64_t token);
@@ -74,19 +96,29 @@ public:
     // It takes part in no further step. Deletes it unless it has steps in flight.
     void finish(Sequence& sequence);
 
+    // The stages have lost their KV: no prompt is known any more.
+    void forget_prefixes() { blocks_.forget(); }
+
     // Every sequence that is not finished, waiting ones last.
     std::vector<Sequence*> unfinished() const;
 
     std::uint32_t num_running() const { return static_cast<std::uint32_t>(running_.size()); }
     std::uint32_t num_waiting() const { return static_cast<std::uint32_t>(waiting_.size()); }
+    std::uint64_t num_preemptions() const { return num_preemptions_; }
+    std::uint64_t num_reused_tokens() const { return num_reused_tokens_; }  // of prompts
     const BlockManager& blocks() const { return blocks_; }
 
     // Aborts when blocks, queues and sequences contradict each other.
     void check_integrity() const;
 
 private:
-    void take_single_tokens(ScheduledStep& step, std::uint32_t max_in_flight);
-    void take_prompts(ScheduledStep& step, std::uint32_t num_free_steps);
+    bool take_blocks(Sequence& sequence);
+    std::vector<Sequence*> choose_single_tokens(std::uint32_t max_in_flight);
+    void make_room(std::vector<Sequence*>& chosen);
+    void preempt(Sequence& sequence);
+    std::uint32_t step_budget(std::uint32_t num_single_rows, std::uint32_t max_in_flight) const;
+    void take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
+                      std::uint32_t num_free_steps);
     void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
     std::uint32_t num_answering() const;
     void make_ready(Sequence& sequence);
@@ -94,11 +126,14 @@ private:
 
     const SchedulerOptions options_;
     BlockManager blocks_;
+    StepCost cost_;
     std::deque<std::unique_ptr<Sequence>> waiting_;
     std::vector<std::unique_ptr<Sequence>> running_;  // finished ones with steps in flight too
     std::deque<Sequence*> single_;   // one token to compute, by how long they have been ready
-    std::deque<Sequence*> prompts_;  // two or more prompt tokens to compute, in order of admission
+    std::deque<Sequence*> prompts_;  // two or more tokens to compute, in order of admission
     std::uint64_t next_sequence_ = 1;
+    std::uint64_t num_preemptions_ = 0;
+    std::uint64_t num_reused_tokens_ = 0;
 };
 
 }  // namespace shardline

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,8 +12,8 @@
 namespace shardline {
 
 enum class SequenceStatus {
-    kWaiting,   // holds no blocks
-    kRunning,   // has its promise of blocks
+    kWaiting,   // holds no blocks; one that was preempted may have steps in flight
+    kRunning,   // has blocks for all of its tokens but perhaps the last
     kFinished,  // the client has its finish event; may have steps in flight yet
 };
 
@@ -40,9 +41,8 @@ struct Sequence {
     std::uint32_t num_unscheduled() const { return num_tokens() - num_scheduled_tokens; }
     std::uint32_t num_answer_tokens() const { return num_tokens() - num_prompt_tokens; }
 
-    // KV positions it may need: the last token of an answer is never fed back.
-    std::uint64_t max_positions() const {
-        return std::uint64_t{num_prompt_tokens} + max_answer_tokens - 1;
+    std::uint32_t num_unscheduled_prompt_tokens() const {
+        return num_prompt_tokens - std::min(num_prompt_tokens, num_scheduled_tokens);
     }
 
     bool cancelled() const { return request.handle->cancelled.load(std::memory_order_relaxed); }

@@ -55,6 +55,7 @@ std::optional<ApiError> CompletionRun::submit() {
             choice.text = std::make_unique<TokenText>(tokenizer_, spec_.stop);
             Request request;
             request.id = next_request_id();
+            request.owner = spec_.owner;
             request.prompt = prompt;
             request.max_tokens = max_tokens;
             request.stop_tokens = spec_.stop_tokens;
@@ -223,6 +224,9 @@ RunUsage CompletionRun::usage() const {
     RunUsage usage;
     for (const auto& prompt : spec_.prompts) {
         usage.prompt_tokens += prompt.size();
+    }
+    for (std::size_t i = 0; i < choices_.size(); i += spec_.num_choices) {
+        usage.reused_tokens += choices_[i].handle->num_reused_tokens;
     }
     usage.completion_tokens = completion_tokens_;
     if (first_token_) {

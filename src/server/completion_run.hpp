@@ -17,6 +17,7 @@ namespace shardline {
 
 // What to generate: every prompt `num_choices` times.
 struct RunSpec {
+    std::uint64_t owner = 0;                         // see Request
     std::vector<std::vector<std::int64_t>> prompts;  // none empty, none longer than fits
     std::uint32_t num_choices = 1;
     std::optional<std::uint32_t> max_tokens;  // absent: as many as fit
@@ -44,6 +45,7 @@ struct ChoiceDelta {
 
 struct RunUsage {
     std::uint64_t prompt_tokens = 0;
+    std::uint64_t reused_tokens = 0;  // of those, computed before for another request
     std::uint64_t completion_tokens = 0;
     double prompt_ms = 0.0;     // from submit to the first token of any choice
     double predicted_ms = 0.0;  // from there to the last token

@@ -63,7 +63,8 @@ GenerationRoutes::GenerationRoutes(const ServerOptions& options, Engine& engine,
     limits_.default_sampling = options.default_sampling;
 }
 
-void GenerationRoutes::chat(const std::string& body, httplib::Response& response) const {
+void GenerationRoutes::chat(const std::string& body, std::uint64_t owner,
+                            httplib::Response& response) const {
     const ChatRequest request = parse_chat_request(body, limits_);
     check_model(request.options.model);
     if (chat_template_ == nullptr) {
@@ -75,7 +76,7 @@ void GenerationRoutes::chat(const std::string& body, httplib::Response& response
     }
     // Text that cannot fit is refused before it keeps the tokenizer from everybody else.
     check_length(request.template_inputs.size() / kMaxBytesPerToken);
-    RunSpec spec = make_spec(request.options);
+    RunSpec spec = make_spec(request.options, owner);
     spec.prompts = {encode_chat(tokenizer_, *chat_template_, request.template_inputs, true)};
     check_length(spec.prompts.front().size());
     auto job = std::make_shared<Job>();
@@ -87,11 +88,12 @@ void GenerationRoutes::chat(const std::string& body, httplib::Response& response
     run(job, response);
 }
 
-void GenerationRoutes::completion(const std::string& body, httplib::Response& response) const {
+void GenerationRoutes::completion(const std::string& body, std::uint64_t owner,
+                                  httplib::Response& response) const {
     const CompletionRequest request = parse_completion_request(body, limits_);
     check_model(request.options.model);
     auto job = std::make_shared<Job>();
-    RunSpec spec = make_spec(request.options);
+    RunSpec spec = make_spec(request.options, owner);
     for (const CompletionPrompt& prompt : request.prompts) {
         const auto* text = std::get_if<std::string>(&prompt);
         if (text != nullptr) {
@@ -128,8 +130,9 @@ void GenerationRoutes::check_length(std::size_t num_tokens) const {
     }
 }
 
-RunSpec GenerationRoutes::make_spec(const GenerationOptions& options) const {
+RunSpec GenerationRoutes::make_spec(const GenerationOptions& options, std::uint64_t owner) const {
     RunSpec spec;
+    spec.owner = owner;
     spec.num_choices = options.num_choices;
     spec.max_tokens = options.max_tokens;
     spec.context_length = options_.context_length;

@@ -27,16 +27,18 @@ public:
                      const ChatTemplate* chat_template, const ModelInfo& model,
                      const std::atomic<bool>& stopping);
 
-    // Throw RequestError or Error, which the gate turns into the response.
-    void chat(const std::string& body, httplib::Response& response) const;
-    void completion(const std::string& body, httplib::Response& response) const;
+    // Throw RequestError or Error, which the gate turns into the response. `owner`: whose request
+    // it is (RequestGate::owner).
+    void chat(const std::string& body, std::uint64_t owner, httplib::Response& response) const;
+    void completion(const std::string& body, std::uint64_t owner,
+                    httplib::Response& response) const;
 
 private:
     struct Job;  // one request on its way
 
     void check_model(const std::string& asked) const;
     void check_length(std::size_t num_tokens) const;
-    RunSpec make_spec(const GenerationOptions& options) const;
+    RunSpec make_spec(const GenerationOptions& options, std::uint64_t owner) const;
     void run(const std::shared_ptr<Job>& job, httplib::Response& response) const;
     void respond(Job& job, httplib::Response& response) const;
     void stream(const std::shared_ptr<Job>& job, httplib::Response& response) const;

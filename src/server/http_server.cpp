@@ -105,13 +105,14 @@ void HttpServer::State::add_health_routes() {
 }
 
 void HttpServer::State::add_generation_routes() {
-    using Route = void (GenerationRoutes::*)(const std::string&, httplib::Response&) const;
+    using Route =
+        void (GenerationRoutes::*)(const std::string&, std::uint64_t, httplib::Response&) const;
     const auto add = [this](const char* path, Route route) {
         server.Post(path,
                     [this, route](const httplib::Request& request, httplib::Response& response,
                                   const httplib::ContentReader& reader) {
                         if (const auto body = gate.read_body(request, response, reader)) {
-                            (routes.*route)(*body, response);
+                            (routes.*route)(*body, gate.owner(request).value_or(0), response);
                         }
                     });
     };

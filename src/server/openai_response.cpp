@@ -98,7 +98,8 @@ double per_second(std::uint64_t count, double ms) {
 void add_usage(Json& target, const RunUsage& usage) {
     target["usage"] = {{"prompt_tokens", usage.prompt_tokens},
                        {"completion_tokens", usage.completion_tokens},
-                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+                       {"prompt_tokens_details", {{"cached_tokens", usage.reused_tokens}}}};
     // The first token belongs to the prompt's time, the others to the decoding.
     const std::uint64_t decoded = usage.completion_tokens > 0 ? usage.completion_tokens - 1 : 0;
     target["timings"] = {{"prompt_n", usage.prompt_tokens},

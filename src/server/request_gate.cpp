@@ -160,7 +160,7 @@ std::optional<ApiError> RequestGate::refusal(const httplib::Request& request) co
         return std::nullopt;
     }
     const bool is_health = request.path.starts_with("/health");
-    if (!is_health && !has_key(request)) {
+    if (!is_health && !owner(request)) {
         ApiError error = refusal_of(
             401, "A valid API key is needed: send 'Authorization: Bearer KEY'.", "invalid_api_key");
         error.type = "authentication_error";
@@ -247,18 +247,20 @@ std::optional<std::string> RequestGate::read_body(const httplib::Request& reques
     return std::nullopt;
 }
 
-bool RequestGate::has_key(const httplib::Request& request) const {
+std::optional<std::uint64_t> RequestGate::owner(const httplib::Request& request) const {
     if (api_keys_.empty()) {
-        return true;
+        return 0;
     }
     constexpr std::string_view kScheme = "Bearer ";
     const std::string header = request.get_header_value("Authorization");
     const std::string given = header.starts_with(kScheme) ? header.substr(kScheme.size()) : "";
-    bool known = false;
-    for (const std::string& key : api_keys_) {
-        known |= equal_secrets(key, given);  // all are compared: time tells nothing
+    std::optional<std::uint64_t> found;
+    for (std::size_t i = 0; i < api_keys_.size(); ++i) {
+        if (equal_secrets(api_keys_[i], given)) {  // all are compared: time tells nothing
+            found = i + 1;
+        }
     }
-    return known;
+    return found;
 }
 
 // Without a key, a web page anywhere could make its visitor's browser ask this machine's model;

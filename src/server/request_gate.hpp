@@ -2,6 +2,7 @@
 
 #include <httplib.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,11 +28,14 @@ public:
                                          httplib::Response& response,
                                          const httplib::ContentReader& reader) const;
 
+    // Whose request this is, by its API key; 0 where none is needed, nothing when it has none of
+    // ours.
+    std::optional<std::uint64_t> owner(const httplib::Request& request) const;
+
 private:
     std::optional<ApiError> refusal(const httplib::Request& request) const;
     std::optional<ApiError> path_refusal(const httplib::Request& request) const;
     std::optional<ApiError> body_refusal(const httplib::Request& request) const;
-    bool has_key(const httplib::Request& request) const;
     bool may_use(const std::string& origin) const;
     void add_cors(const httplib::Request& request, httplib::Response& response) const;
 

@@ -31,6 +31,19 @@ def test_several_prompts(server: Server, client: openai.OpenAI) -> None:
     assert [c.index for c in together.choices] == [0, 1, 2]
 
 
+def test_a_common_beginning_is_computed_once(server: Server, client: openai.OpenAI) -> None:
+    beginning = "".join(f"Rule {i}: no two rules are the same.\n" for i in range(40))
+    prompts = [beginning + "Which rule comes last?", beginning + "How many rules are there?"]
+    answers = [
+        client.completions.create(**greedy(server, prompt=p)) for p in (prompts[0], *prompts)
+    ]
+    cached = [answer.usage.prompt_tokens_details.cached_tokens for answer in answers]
+    total = answers[0].usage.prompt_tokens
+    assert cached[0] < 32 <= total - 40 < cached[1] < total
+    assert cached[2] >= total - 40 - 32
+    assert answers[0].choices[0].text == answers[1].choices[0].text
+
+
 def test_echo(server: Server, client: openai.OpenAI) -> None:
     plain = client.completions.create(**greedy(server)).choices[0].text
     echoed = client.completions.create(**greedy(server), echo=True).choices[0].text

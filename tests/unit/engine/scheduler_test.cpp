@@ -10,12 +10,15 @@ namespace {
 
 using testing::ElementsAre;
 
+std::uint64_t next_owner = 1;
+
 Request request_of(std::size_t prompt, std::uint32_t max_tokens) {
     Request request;
     for (std::size_t i = 0; i < prompt; ++i) {
         request.prompt.push_back(static_cast<std::int64_t>(i % 50));
     }
     request.max_tokens = max_tokens;
+    request.owner = next_owner++;  // shares with nobody
     request.handle = std::make_shared<RequestHandle>(max_tokens);
     return request;
 }
@@ -36,6 +39,7 @@ std::vector<std::uint32_t> span_sizes(const ScheduledStep& step) {
 void play(Scheduler& scheduler, const ScheduledStep& step, std::int64_t token = 1) {
     scheduler.commit(step.spans);
     for (const ScheduledSpan& span : step.spans) {
+        scheduler.step_computed(span);
         if (span.sampled_output) {
             scheduler.append(*span.sequence, token);
         }
@@ -187,8 +191,8 @@ TEST(Scheduler, StepThatWasNotCommittedIsMadeAgain) {
 
 TEST(Scheduler, FirstInLineIsNotOvertaken) {
     Scheduler scheduler(options_of(512, 11));  // ten blocks
-    scheduler.add(request_of(100, 100));       // seven
-    scheduler.add(request_of(200, 57));        // eight
+    scheduler.add(request_of(100, 100));       // four
+    scheduler.add(request_of(200, 57));        // seven
     scheduler.add(request_of(10, 10));         // one would fit
     scheduler.admit();
     EXPECT_EQ(scheduler.num_running(), 1U);
@@ -204,6 +208,151 @@ TEST(Scheduler, FirstInLineIsNotOvertaken) {
     scheduler.admit();
     EXPECT_EQ(scheduler.num_running(), 2U);
     scheduler.check_integrity();
+}
+
+// Two grow until the pool is full: the later one gives way, and computes everything again when the
+// other has ended.
+TEST(Scheduler, TheNewestGivesWayAndComesBack) {
+    Scheduler scheduler(options_of(512, 7));  // six blocks
+    scheduler.add(request_of(60, 100));
+    scheduler.add(request_of(60, 40));
+    scheduler.admit();
+    ASSERT_EQ(scheduler.num_running(), 2U);
+    while (scheduler.num_preemptions() == 0) {
+        play(scheduler, *scheduler.next_step(1, 1));
+    }
+    EXPECT_EQ(scheduler.num_running(), 1U);
+    EXPECT_EQ(scheduler.num_waiting(), 1U);
+    Sequence& victim = *scheduler.unfinished().back();
+    EXPECT_EQ(victim.id, SequenceId{2});
+    EXPECT_TRUE(victim.kv.blocks.empty());
+    const std::uint32_t num_answer_tokens = victim.num_answer_tokens();
+    EXPECT_GT(num_answer_tokens, 30U);
+    scheduler.admit();
+    EXPECT_EQ(scheduler.num_running(), 1U) << "no room yet";
+    scheduler.finish(*scheduler.unfinished().front());
+    scheduler.admit();
+    ASSERT_EQ(scheduler.num_running(), 1U);
+
+    // Its first block is still cached; the rest of the prompt is one span, then every token of the
+    // answer is one of its own. Only the last row is sampled.
+    const auto prompt = scheduler.next_step(1, 1);
+    EXPECT_THAT(span_sizes(*prompt), ElementsAre(28));
+    EXPECT_EQ(prompt->plan.spans[0].past_len, 32U);
+    EXPECT_TRUE(prompt->plan.kept_rows.empty());
+    play(scheduler, *prompt);
+    const auto answer = scheduler.next_step(1, 1);
+    EXPECT_EQ(answer->plan.spans.size(), num_answer_tokens);
+    EXPECT_EQ(num_rows(answer->plan), num_answer_tokens);
+    EXPECT_THAT(answer->plan.kept_rows, ElementsAre(num_answer_tokens - 1));
+    EXPECT_EQ(answer->plan.spans[3].past_len, 63U);
+    EXPECT_EQ(answer->plan.spans[3].block_table.size(), 2U);
+    EXPECT_EQ(answer->plan.spans[4].block_table.size(), 3U);
+    EXPECT_EQ(check_plan(answer->plan, {7, 512, 1000}), "");
+    play(scheduler, *answer);
+    EXPECT_EQ(victim.num_answer_tokens(), num_answer_tokens + 1);
+}
+
+// A pool of six blocks, an older sequence that needs a seventh, and a younger one whose token is on
+// its way: it has to give way, the token still counts.
+class PreemptedInFlight : public testing::Test {
+protected:
+    void SetUp() override {
+        scheduler_.add(request_of(80, 100));
+        scheduler_.add(request_of(40, 100));
+        scheduler_.admit();
+        ASSERT_EQ(scheduler_.num_running(), 2U);
+        play(scheduler_, *scheduler_.next_step(1, 1));
+        ScheduledStep step = *scheduler_.next_step(2, 2);
+        scheduler_.commit(step.spans);
+        in_flight_ = *scheduler_.next_step(2, 1);
+        scheduler_.commit(in_flight_.spans);
+        younger_ = in_flight_.spans[0].sequence;
+        ASSERT_EQ(younger_->id, SequenceId{2});
+        while (scheduler_.num_preemptions() == 0) {
+            scheduler_.append(*step.spans[0].sequence, 1);
+            scheduler_.step_returned(step.spans[0]);
+            step = *scheduler_.next_step(2, 1);
+            scheduler_.commit(step.spans);
+        }
+        scheduler_.check_integrity();
+    }
+
+    Scheduler scheduler_{options_of(512, 7)};
+    ScheduledStep in_flight_;
+    Sequence* younger_ = nullptr;
+};
+
+TEST_F(PreemptedInFlight, TheTokenCounts) {
+    EXPECT_EQ(younger_->status, SequenceStatus::kWaiting);
+    scheduler_.append(*younger_, 9);
+    scheduler_.step_returned(in_flight_.spans[0]);
+    scheduler_.check_integrity();
+    EXPECT_EQ(younger_->tokens.back(), 9);
+    scheduler_.finish(*scheduler_.unfinished().front());
+    EXPECT_EQ(scheduler_.unfinished().size(), 1U);
+}
+
+TEST_F(PreemptedInFlight, ItDoesNotRunBeforeTheTokenIsThere) {
+    scheduler_.admit();
+    EXPECT_EQ(scheduler_.num_running(), 1U);
+    EXPECT_EQ(scheduler_.num_waiting(), 1U);
+}
+
+TEST_F(PreemptedInFlight, ItMayEndMeanwhile) {
+    scheduler_.finish(*younger_);
+    scheduler_.check_integrity();
+    EXPECT_EQ(scheduler_.num_waiting(), 0U);
+    scheduler_.step_returned(in_flight_.spans[0]);
+    scheduler_.check_integrity();
+    EXPECT_EQ(scheduler_.num_running(), 1U);
+}
+
+// An answer of one token ends with the step that computed the prompt: that counts too.
+TEST(Scheduler, TheShortestAnswerLeavesItsPromptBehind) {
+    Scheduler scheduler(options_of());
+    scheduler.add(request_of(100, 1));
+    scheduler.admit();
+    const auto step = scheduler.next_step(1, 1);
+    scheduler.commit(step->spans);
+    scheduler.step_computed(step->spans[0]);
+    scheduler.finish(*step->spans[0].sequence);
+    scheduler.step_returned(step->spans[0]);
+    EXPECT_EQ(scheduler.blocks().num_cached(), 3U);
+    scheduler.check_integrity();
+}
+
+TEST(Scheduler, ASecondRequestSkipsTheCommonBeginning) {
+    Scheduler scheduler(options_of());
+    scheduler.add(request_of(100, 10));
+    scheduler.admit();
+    play(scheduler, *scheduler.next_step(1, 1));
+    Request again = request_of(150, 10);
+    again.owner = next_owner - 2;
+    scheduler.add(std::move(again));
+    scheduler.admit();
+    const auto step = scheduler.next_step(1, 1);
+    EXPECT_THAT(span_sizes(*step), ElementsAre(1, 150 - 96));
+    EXPECT_EQ(step->plan.spans[1].past_len, 96U);
+    EXPECT_EQ(scheduler.num_reused_tokens(), 96U);
+}
+
+// What a step that failed should have written is nobody's beginning.
+TEST(Scheduler, OnlyWhatWasComputedIsRemembered) {
+    Scheduler scheduler(options_of(64));
+    scheduler.add(request_of(128, 10));
+    scheduler.admit();
+    std::vector<ScheduledStep> chunks;
+    for (int i = 0; i < 2; ++i) {
+        chunks.push_back(*scheduler.next_step(2, 2));
+        scheduler.commit(chunks.back().spans);
+    }
+    scheduler.step_computed(chunks[1].spans[0]);  // results come in any order
+    scheduler.step_returned(chunks[1].spans[0]);
+    scheduler.finish(*chunks[0].spans[0].sequence);  // the first one failed
+    scheduler.step_returned(chunks[0].spans[0]);
+    EXPECT_EQ(scheduler.blocks().num_cached(), 0U);
+    EXPECT_EQ(scheduler.blocks().num_used(), 0U);
 }
 
 TEST(Scheduler, FinishWorksInEveryState) {

@@ -63,7 +63,6 @@ public:
 private:
     struct Slot {
         std::uint64_t value = 0;
-        SequenceId owner{};
         std::uint32_t position = 0;
     };
 

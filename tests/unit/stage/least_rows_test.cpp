@@ -30,9 +30,7 @@ TEST(LeastRows, FromWhereTheLastKernelBegins) {
 
 // A kernel that happens to agree further down is no reason to go there: what lies between differs.
 TEST(LeastRows, AnOlderAgreementDoesNotCount) {
-    const auto odd_one_out = [](std::uint32_t rows) {
-        return std::string(rows == 3 ? "b" : "a");
-    };
+    const auto odd_one_out = [](std::uint32_t rows) { return std::string(rows == 3 ? "b" : "a"); };
     EXPECT_EQ(least_rows(512, odd_one_out), 4U);
 }
 

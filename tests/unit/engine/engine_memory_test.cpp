@@ -1,0 +1,122 @@
+// The pool is shared: beginnings are computed once, and when it is too small the newest give way.
+// Either way every answer is what it would be alone.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <future>
+
+#include "engine_rig.hpp"
+
+namespace shardline {
+namespace {
+
+Request with_beginning(std::size_t common, std::size_t own, std::uint32_t max_tokens,
+                       unsigned seed) {
+    Request request = toy_request(own, max_tokens, seed);
+    std::vector<std::int64_t> prompt = toy_prompt(common, 4711);
+    prompt.insert(prompt.end(), request.prompt.begin(), request.prompt.end());
+    request.prompt = std::move(prompt);
+    return request;
+}
+
+TEST(EngineMemory, ACommonBeginningIsComputedOnce) {
+    EngineRig rig;
+    const Request cold = with_beginning(200, 10, 20, 1);
+    EXPECT_EQ(rig.ask(cold).tokens, rig.expected(cold));
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 0U);
+    const Request warm = with_beginning(200, 30, 20, 2);
+    EXPECT_EQ(rig.ask(warm).tokens, rig.expected(warm));
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 192U);
+    const Request same = with_beginning(200, 10, 20, 1);
+    EXPECT_EQ(rig.ask(same).tokens, rig.expected(same));
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 384U);
+    Request foreign = with_beginning(200, 10, 20, 1);
+    foreign.owner = 7;
+    EXPECT_EQ(rig.ask(foreign).tokens, rig.expected(foreign));
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 384U);
+    rig.expect_idle();
+    EXPECT_GT(rig.engine().stats().blocks_cached, 6U);
+}
+
+// A conversation: each prompt is the last one, its answer and a new question. The answer's blocks
+// were computed token by token, so only the prompt's are found again.
+TEST(EngineMemory, AnAnswerIsNotReusedAsAPrompt) {
+    EngineRig rig;
+    Request turn = toy_request(64, 40, 1);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+        turn.handle = std::make_shared<RequestHandle>(turn.max_tokens);
+        const Answer answer = rig.ask(turn);
+        ASSERT_EQ(answer.tokens, rig.expected(turn)) << "turn " << i;
+        turn.prompt.insert(turn.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+        turn.prompt.push_back(5);
+    }
+    EXPECT_GT(rig.engine().stats().reused_tokens, 64U + 96U);
+}
+
+TEST(EngineMemory, NothingOutlivesTheChain) {
+    EngineRig rig;
+    const Request request = toy_request(100, 5, 1);
+    EXPECT_EQ(rig.ask(request).tokens, rig.expected(request));
+    rig.chain().down("a worker left");
+    rig.chain().up(2);
+    const Request again = toy_request(100, 5, 1);
+    EXPECT_EQ(rig.ask(again).tokens, rig.expected(again));
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 0U);
+}
+
+class EngineMemoryTight : public testing::TestWithParam<std::uint32_t> {};
+
+// Room for a quarter of them.
+TEST_P(EngineMemoryTight, ThoseThatGiveWayAnswerAsIfAlone) {
+    ToyChainOptions chain;
+    chain.num_blocks = 1 + 13;
+    chain.max_in_flight = GetParam();
+    chain.num_stages = GetParam();
+    chain.seed = GetParam();
+    EngineOptions options;
+    options.max_context = 400;
+    options.max_step_tokens = 8 + 16 * (GetParam() - 1);
+    EngineRig rig(options, chain);
+    std::vector<Request> requests;
+    std::vector<std::shared_ptr<RequestHandle>> handles;
+    for (unsigned i = 0; i < 24; ++i) {
+        requests.push_back(i % 3 == 0 ? with_beginning(40, 1 + i, 90, i)
+                                      : toy_request(1 + 3 * i, 60 + i, i));
+        requests.back().sampling.temperature = i % 2 == 0 ? 0.0F : 0.9F;
+        requests.back().sampling.seed = i;
+        handles.push_back(rig.submit(requests.back()));
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(collect(*handles[i]).tokens, rig.expected(requests[i])) << "request " << i;
+    }
+    EXPECT_GT(rig.engine().stats().preemptions, 0U);
+    rig.expect_idle();
+}
+
+INSTANTIATE_TEST_SUITE_P(InFlight, EngineMemoryTight, testing::Range(1U, 5U));
+
+// One that needs the whole pool gets it, whatever else asks.
+TEST(EngineMemory, TheLongestAnswerComesToItsEnd) {
+    ToyChainOptions chain;
+    chain.num_blocks = 1 + 8;
+    EngineOptions options;
+    options.max_context = 8 * kBlockTokens + 1;
+    EngineRig rig(options, chain);
+    const Request longest = toy_request(100, 1000, 1);
+    const auto handle = rig.submit(longest);
+    std::vector<std::shared_ptr<RequestHandle>> others;
+    for (unsigned i = 2; i < 12; ++i) {
+        others.push_back(rig.submit(toy_request(50, 100, i)));
+    }
+    const Answer answer = collect(*handle);
+    EXPECT_EQ(answer.tokens.size(), 157U);
+    EXPECT_EQ(answer.tokens, rig.expected(longest));
+    for (unsigned i = 2; i < 12; ++i) {
+        EXPECT_EQ(collect(*others[i - 2]).tokens, rig.expected(toy_request(50, 100, i)));
+    }
+    rig.expect_idle();
+}
+
+}  // namespace
+}  // namespace shardline
