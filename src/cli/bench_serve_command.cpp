@@ -69,8 +69,9 @@ private:
 class PacedBench final : public Bench {
 public:
     PacedBench(const FleetArguments& arguments, const std::vector<Pace>& paces, bool quiet) {
-        const std::filesystem::path directory = resolve_model(arguments.model, quiet);
+        const std::filesystem::path directory(arguments.model);
         const ModelSource source = ModelSource::open(directory);
+        require_checked_model(directory, quiet);
         const FleetOptions options = to_fleet_options(arguments, directory);
         StageSpec common = common_spec(source, options);
         common.num_blocks = options_.num_blocks = kBenchBlocks;
@@ -201,7 +202,8 @@ void measure_streams(Bench& bench, const BenchServeArguments& arguments,
     const double one_stream =
         one == arguments.streams.end()
             ? 0.0
-            : median(results[static_cast<std::size_t>(one - arguments.streams.begin())].tokens_per_s);
+            : median(
+                  results[static_cast<std::size_t>(one - arguments.streams.begin())].tokens_per_s);
     for (std::size_t i = 0; i < results.size(); ++i) {
         add_streams_rows(bench, arguments.streams[i], results[i], one_stream, rows);
     }
@@ -228,8 +230,8 @@ void measure_long_prompt(Bench& bench, std::uint32_t rounds, std::vector<BenchRo
     }
     BenchRow speed = row(bench, fmt::format("first token of {}, in chunks", kLongPrompt),
                          median(chunks_ms), "ms");
-    rows.push_back(row(bench, fmt::format("first token of {}, whole", kLongPrompt),
-                       median(whole_ms), "ms"));
+    rows.push_back(
+        row(bench, fmt::format("first token of {}, whole", kLongPrompt), median(whole_ms), "ms"));
     speed.yardstick = "whole";
     speed.ratio = speed.value / median(whole_ms);
     speed.target = 0.5;
@@ -295,9 +297,12 @@ void measure_common_beginning(Bench& bench, std::uint32_t rounds, std::vector<Be
 }
 
 int run_bench_serve(BenchServeArguments arguments) {
+    const std::filesystem::path directory = resolve_model(arguments.fleet.model, arguments.json);
+    arguments.fleet.model = directory.string();
     arguments.fleet.max_sequences = 64;
     if (arguments.fleet.context == 0) {
-        arguments.fleet.context = kBenchContext;
+        const std::uint32_t own = ModelSource::open(directory).info().context_length;
+        arguments.fleet.context = own > 0 ? std::min(own, kBenchContext) : kBenchContext;
     }
     std::unique_ptr<Bench> bench;
     if (!arguments.pace.empty()) {
@@ -312,8 +317,10 @@ int run_bench_serve(BenchServeArguments arguments) {
     }
     std::vector<BenchRow> rows;
     measure_streams(*bench, arguments, rows);
-    measure_common_beginning(*bench, arguments.rounds, rows);
-    if (bench->simulated()) {
+    if (arguments.fleet.context > kCommonTokens + kOwnTokens) {
+        measure_common_beginning(*bench, arguments.rounds, rows);
+    }
+    if (bench->simulated() && arguments.fleet.context > kLongPrompt) {
         measure_long_prompt(*bench, arguments.rounds, rows);
         measure_neighbours(*bench, rows);
     }

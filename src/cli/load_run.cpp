@@ -140,8 +140,8 @@ TokenRange parse_token_range(const std::string& text) {
     if (parsed.ec == std::errc() && std::string_view(parsed.ptr, end).starts_with("..")) {
         parsed = std::from_chars(parsed.ptr + 2, end, range.most);
     }
-    if (parsed.ec != std::errc() || parsed.ptr != end || range.least == 0 || range.most < range.least ||
-        range.most > kMaxTokens) {
+    if (parsed.ec != std::errc() || parsed.ptr != end || range.least == 0 ||
+        range.most < range.least || range.most > kMaxTokens) {
         throw Error(ErrorCode::kInvalidArgument,
                     fmt::format("'{}' is no number of tokens; write it as 64 or 32..256", text));
     }

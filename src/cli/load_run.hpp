@@ -25,9 +25,9 @@ TokenRange parse_token_range(const std::string& text);
 
 // What a bench puts on an engine. Prompts are random tokens, the same for the same seed.
 struct Load {
-    std::uint32_t num_streams = 1;          // closed loop: each asks again when it was answered
+    std::uint32_t num_streams = 1;  // closed loop: each asks again when it was answered
     std::uint32_t requests_per_stream = 1;
-    std::optional<double> requests_per_s;   // open loop instead: they come whatever happens
+    std::optional<double> requests_per_s;  // open loop instead: they come whatever happens
     TokenRange prompt_tokens;
     TokenRange answer_tokens;
     std::uint32_t vocab_size = 0;

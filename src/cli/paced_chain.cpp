@@ -4,6 +4,8 @@
 
 #include <charconv>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -28,6 +30,28 @@ std::chrono::microseconds parse_milliseconds(std::string_view word, const std::s
     }
     return std::chrono::microseconds(static_cast<std::int64_t>(number * 1000.0));
 }
+
+class PacedExecutor final : public StageExecutor {
+public:
+    PacedExecutor(std::unique_ptr<StageExecutor> executor, const Pace& pace)
+        : executor_(std::move(executor)), pace_(pace) {}
+
+    Activations run(const StepPlan& plan, Activations activations) override {
+        const auto begin = std::chrono::steady_clock::now();
+        Activations outputs = executor_->run(plan, std::move(activations));
+        std::this_thread::sleep_until(begin + pace_.first_row +
+                                      pace_.next_row * (num_rows(plan) - 1));
+        return outputs;
+    }
+    StepLimits limits() const override { return executor_->limits(); }
+    EffectiveSettings effective_settings() const override {
+        return executor_->effective_settings();
+    }
+
+private:
+    const std::unique_ptr<StageExecutor> executor_;
+    const Pace pace_;
+};
 
 }  // namespace
 
@@ -60,8 +84,8 @@ PacedChain::PacedChain(const std::filesystem::path& model_directory, const Stage
                        const LoadProgress& progress) {
     const auto num_stages = static_cast<std::uint32_t>(paces.size());
     if (num_stages > num_layers) {
-        throw Error(ErrorCode::kInvalidArgument, fmt::format("{} paced stages of {} layers",
-                                                             num_stages, num_layers));
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("{} paced stages of {} layers", num_stages, num_layers));
     }
     std::vector<std::unique_ptr<StageExecutor>> executors;
     for (std::uint32_t i = 0; i < num_stages; ++i) {
@@ -70,12 +94,13 @@ PacedChain::PacedChain(const std::filesystem::path& model_directory, const Stage
                       i == 0,
                       i + 1 == num_stages};
         executors.push_back(
-            make_paced_executor(load_stage(model_directory, spec, progress), paces[i]));
+            std::make_unique<PacedExecutor>(load_stage(model_directory, spec, progress), paces[i]));
     }
     chain_ = std::make_unique<LocalChain>(
         std::move(executors), kEpoch,
         ChainCallbacks{
-            .on_result = [this](StepResult result) { engine_.load()->step_done(std::move(result)); },
+            .on_result =
+                [this](StepResult result) { engine_.load()->step_done(std::move(result)); },
             .on_down = [this](const std::string& reason) { engine_.load()->chain_down(reason); }});
 }
 

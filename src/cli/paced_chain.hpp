@@ -1,24 +1,32 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "stage/paced_executor.hpp"
 #include "stage/stage_loader.hpp"
 #include "step/stage_link.hpp"
 #include "transport/local_link.hpp"
 
 namespace shardline {
 
+// How long a step takes at least: `first_row` and, for every row beyond, `next_row`.
+struct Pace {
+    std::chrono::microseconds first_row{0};
+    std::chrono::microseconds next_row{0};
+};
+
 // "20ms,22ms,20ms+0.5ms/row": one pace per stage; what follows the last holds for the rows beyond
 // the first of every stage. Throws Error that shows how it is written.
 std::vector<Pace> parse_paces(const std::string& text);
 
-// A chain of paced stages in this process, for benches: layers shared out evenly, the embedding
-// with the first and the head with the last stage. Serves one engine after the other.
+// A chain of stages that answer no sooner than their pace, with what they really computed: a fleet
+// of accelerators replayed on whatever machine there is. A simulation, for benches; whoever prints
+// figures of it says so. All in this process: layers shared out evenly, the embedding with the
+// first and the head with the last stage. Serves one engine after the other.
 class PacedChain final : public StageLink {
 public:
     // `common` gives everything but the ranges.

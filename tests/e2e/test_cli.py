@@ -43,10 +43,9 @@ def tiny(name: str) -> Path:
     return Path(needed("SHARDLINE_TINY_MODELS")) / name
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "bench", "fleet"])
+@pytest.mark.parametrize("command", [*COMMANDS, "bench step", "bench serve", "fleet"])
 def test_help_teaches(command: str) -> None:
-    arguments = ["bench", "step"] if command == "bench" else [command]
-    done = run(*arguments, "--help")
+    done = run(*command.split(), "--help")
     assert done.returncode == 0
     assert "Examples" in done.stdout
 
@@ -256,3 +255,27 @@ def test_remote_workers_fetch_what_they_lack_once(tmp_path: Path, fleet: Path, m
     times = [blob.stat().st_mtime_ns for blob in blobs]
     assert serve()["token_ids"] == alone["token_ids"]
     assert [blob.stat().st_mtime_ns for blob in blobs] == times
+
+
+def test_bench_serve_says_that_paced_stages_are_simulated() -> None:
+    options = ["--pace", "2ms,1ms+0.1ms/row", "--streams", "1,2", "--tokens", "8", "--rounds", "1"]
+    rows = run_json("bench", "serve", tiny("llama-int8"), *options)
+    assert all(row["simulated"] for row in rows)
+    speeds = {row["name"]: row for row in rows}
+    assert 0 < speeds["1 stream"]["value"] < 1000 / 3.0
+    assert speeds["2 streams"]["yardstick"] == "one stream"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--pace", "fast"],
+        ["--pace", "20"],
+        ["--pace", "20ms+1ms"],
+        ["--pace", "1ms,1ms", "--tokens", "9..3"],
+    ],
+)
+def test_bench_serve_refuses_what_is_no_pace_or_range(options: list[str]) -> None:
+    done = run("bench", "serve", tiny("llama-int8"), *options)
+    assert done.returncode == 2
+    assert "write it as" in done.stderr
