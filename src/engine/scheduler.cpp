@@ -84,7 +84,8 @@ bool Scheduler::take_blocks(Sequence& sequence) {
         blocks_.release(sequence.kv);
         return false;
     }
-    SHARDLINE_INVARIANT(blocks_.grow(sequence.kv, sequence.num_tokens()));
+    const bool grown = blocks_.grow(sequence.kv, sequence.num_tokens());
+    SHARDLINE_INVARIANT(grown);
     sequence.num_scheduled_tokens = reused;
     num_reused_tokens_ += reused;
     if (sequence.num_answer_tokens() == 0) {
