@@ -491,7 +491,13 @@ TEST_F(SmallServerTest, ClientThatNeverReadsIsDroppedAndHarmsNobody) {
         dropped = !deaf.send_request("GET", path);
         if (i % 1000 == 0) {
             EXPECT_EQ(http(port_, "GET", "/health/live").status, 200);
-            EXPECT_EQ(chat(chat_body()).status, 200);
+            // The thread that has just answered may not have seen its client leave yet.
+            int status = chat(chat_body()).status;
+            for (int again = 0; again < 100 && status == 429; ++again) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                status = chat(chat_body()).status;
+            }
+            EXPECT_EQ(status, 200);
         }
     }
     EXPECT_TRUE(dropped);
