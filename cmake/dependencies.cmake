@@ -19,4 +19,5 @@ find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(cpp_httplib REQUIRED IMPORTED_TARGET cpp-httplib)  # PkgConfig::cpp_httplib
+find_package(prometheus-cpp REQUIRED COMPONENTS core)
 find_package(GTest REQUIRED)

@@ -175,6 +175,7 @@ SubmitResult Engine::submit(Request request) {
                             pool ? "the KV pool holds a context" : "the model has a context",
                             options.max_context)};
     }
+    request.submitted = std::chrono::steady_clock::now();
     return state_->inbox.submit(std::move(request));
 }
 

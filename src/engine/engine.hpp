@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/histogram.hpp"
 #include "engine/request.hpp"
 #include "step/stage_link.hpp"
 
@@ -41,6 +43,11 @@ struct StageStats {
     std::uint64_t bytes_in = 0;
 };
 
+inline constexpr std::array kWaitBoundsS = {0.005, 0.01, 0.02, 0.05, 0.1,  0.2, 0.5,
+                                            1.0,   2.0,  5.0,  10.0, 30.0, 60.0};
+inline constexpr std::array kRowBounds = {1.0,  2.0,  4.0,   8.0,   16.0,
+                                          32.0, 64.0, 128.0, 256.0, 512.0};
+
 struct EngineStats {
     std::uint32_t running = 0;
     std::uint32_t waiting = 0;
@@ -56,6 +63,9 @@ struct EngineStats {
     std::uint64_t steps_done = 0;       // came back whole
     double step_ms = 0.0;               // of those: sum of the times from send to result
     std::vector<StageStats> stages;     // by place in the chain
+    Histogram<kWaitBoundsS.size()> first_token_s{kWaitBoundsS};  // from submission
+    Histogram<kWaitBoundsS.size()> between_tokens_s{kWaitBoundsS};
+    Histogram<kRowBounds.size()> step_rows{kRowBounds};
 };
 
 // One thread owns all of it: admits requests, makes steps, absorbs results, samples.

@@ -203,6 +203,7 @@ void EngineLoop::sample(Sequence& sequence, std::span<const float> logits) {
         end(sequence, {FinishReason::kStop, ErrorCode::kInternal, {}});
         return;
     }
+    note_token(sequence);
     RequestEvent event;
     event.token = TokenEvent{token, sampled->logprob, std::move(sampled->top_logprobs)};
     if (!sequence.request.handle->events.try_push(std::move(event))) {
@@ -212,6 +213,14 @@ void EngineLoop::sample(Sequence& sequence, std::span<const float> logits) {
     } else {
         scheduler_.append(sequence, token);
     }
+}
+
+void EngineLoop::note_token(Sequence& sequence) {
+    const auto now = Clock::now();
+    auto& histogram =
+        sequence.num_answer_tokens() == 0 ? stats_.first_token_s : stats_.between_tokens_s;
+    histogram.add(std::chrono::duration<double>(now - sequence.last_event).count());
+    sequence.last_event = now;
 }
 
 void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
@@ -227,6 +236,7 @@ void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
 void EngineLoop::count(const StepResult& result, const StepInFlight& step) {
     ++stats_.steps_done;
     stats_.step_ms += milliseconds(Clock::now() - step.sent);
+    stats_.step_rows.add(step.num_rows);
     std::uint32_t slowest_us = 0;
     for (const StageTiming& timing : result.timings) {
         if (timing.stage >= kMaxStages) {

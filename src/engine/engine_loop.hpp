@@ -63,6 +63,7 @@ private:
     void absorb_span(const ScheduledSpan& span, const std::string& fault,
                      const LogitsOutput& logits);
     void sample(Sequence& sequence, std::span<const float> logits);
+    void note_token(Sequence& sequence);
     void end(Sequence& sequence, const FinishEvent& finish);
     void count(const StepResult& result, const StepInFlight& step);
 

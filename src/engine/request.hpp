@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -61,6 +62,7 @@ struct Request {
     std::vector<std::int64_t> stop_tokens;  // EOS ids; empty with ignore_eos
     SamplingParams sampling;
     std::shared_ptr<RequestHandle> handle;
+    std::chrono::steady_clock::time_point submitted{};  // set by the engine
 };
 
 }  // namespace shardline

@@ -10,7 +10,8 @@ Sequence::Sequence(SequenceId sequence_id, Request from, std::uint32_t max_conte
       request(std::move(from)),
       tokens(std::move(request.prompt)),
       num_prompt_tokens(static_cast<std::uint32_t>(tokens.size())),
-      max_answer_tokens(std::min(request.max_tokens, max_context - num_prompt_tokens)) {}
+      max_answer_tokens(std::min(request.max_tokens, max_context - num_prompt_tokens)),
+      last_event(request.submitted) {}
 
 bool Sequence::stops_at(std::int64_t token) const {
     return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=

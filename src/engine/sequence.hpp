@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,6 +36,7 @@ struct Sequence {
     std::uint32_t num_scheduled_tokens = 0;  // computed or in flight
     std::uint32_t num_steps_in_flight = 0;
     SequenceStatus status = SequenceStatus::kWaiting;
+    std::chrono::steady_clock::time_point last_event;  // submission, then every token
     SequenceBlocks kv;
 
     std::uint32_t num_tokens() const { return static_cast<std::uint32_t>(tokens.size()); }

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "server/engine_metrics.hpp"
 #include "server/generation_routes.hpp"
 #include "server/openai_response.hpp"
 #include "server/request_gate.hpp"
@@ -64,6 +65,7 @@ struct HttpServer::State {
 
     void add_model_routes();
     void add_health_routes();
+    void add_metrics_route();
     void add_generation_routes();
 
     const ServerOptions options;
@@ -104,6 +106,13 @@ void HttpServer::State::add_health_routes() {
     server.Get("/health/ready", ready);
 }
 
+void HttpServer::State::add_metrics_route() {
+    server.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+        response.set_content(engine_metrics(engine.stats(), engine.chain_is_up()),
+                             "text/plain; version=0.0.4; charset=utf-8");
+    });
+}
+
 void HttpServer::State::add_generation_routes() {
     using Route =
         void (GenerationRoutes::*)(const std::string&, std::uint64_t, httplib::Response&) const;
@@ -136,6 +145,7 @@ HttpServer::HttpServer(const ServerOptions& options, Engine& engine, const Token
     state_->gate.attach(state_->server);
     state_->add_model_routes();
     state_->add_health_routes();
+    state_->add_metrics_route();
     state_->add_generation_routes();
 }
 

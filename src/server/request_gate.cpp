@@ -29,7 +29,7 @@ std::string_view method_of(const std::string& path) {
         return "POST";
     }
     if (path == "/v1/models" || path == "/health" || path == "/health/live" ||
-        path == "/health/ready" || path.starts_with(kModelPrefix)) {
+        path == "/health/ready" || path == "/metrics" || path.starts_with(kModelPrefix)) {
         return "GET";
     }
     return "";

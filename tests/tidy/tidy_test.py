@@ -22,6 +22,7 @@ LIBRARIES = {
     "grpc": re.compile(r'#include\s*[<"](grpcpp|grpc)/|#include\s*"[^"]*\.grpc\.pb\.h"'),
     "protobuf": re.compile(r'#include\s*<google/protobuf|#include\s*"[^"]*(?<!\.grpc)\.pb\.h"'),
     "http": re.compile(r"#include\s*<httplib\.h>"),
+    "prometheus": re.compile(r"#include\s*<prometheus/"),
     "json": re.compile(r"#include\s*<nlohmann/"),
     "openssl": re.compile(r"#include\s*<openssl/"),
     "cli11": re.compile(r"#include\s*<CLI/"),

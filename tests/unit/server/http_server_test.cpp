@@ -1,5 +1,6 @@
 #include "server/http_server.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -238,6 +239,18 @@ TEST_F(HttpServerTest, HealthTellsLiveFromReady) {
     EXPECT_EQ(http(port_, "GET", "/health/live").status, 200);
     link_->come_up();
     EXPECT_EQ(http(port_, "GET", "/health/ready").status, 200);
+}
+
+TEST_F(HttpServerTest, MetricsCountWhatWasServed) {
+    link_->set_scripts({counting(10)});
+    EXPECT_EQ(chat(chat_body()).status, 200);
+    const RawResponse metrics = http(port_, "GET", "/metrics");
+    EXPECT_EQ(metrics.status, 200);
+    EXPECT_THAT(metrics.body,
+                testing::HasSubstr("shardline_time_to_first_token_seconds_count 1\n"));
+    EXPECT_THAT(metrics.body, testing::HasSubstr("shardline_requests_running 0\n"));
+    EXPECT_THAT(metrics.body, testing::HasSubstr("shardline_chain_up 1\n"));
+    EXPECT_EQ(http(port_, "POST", "/metrics").status, 405);
 }
 
 TEST_F(HttpServerTest, ChainThatIsDownIs503AndARunningStreamGetsAnErrorEvent) {
