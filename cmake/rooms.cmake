@@ -50,16 +50,18 @@ function(shardline_test name)
     endif()
 endfunction()
 
-# shardline_pytest(NAME FOLDER [LABELS label ...])
-#   The fast Python tests of a folder, and as NAME_slow those marked slow: two ctest entries.
+# shardline_pytest(NAME FOLDER [SLOW] [LABELS label ...])
+#   The fast Python tests of a folder; with SLOW, as NAME_slow, those marked slow as well.
 function(shardline_pytest name folder)
-    cmake_parse_arguments(TEST "" "" "LABELS" ${ARGN})
+    cmake_parse_arguments(TEST "SLOW" "" "LABELS" ${ARGN})
     set(run ${PROJECT_SOURCE_DIR}/scripts/test_env ${PROJECT_SOURCE_DIR}/scripts/run_pytest)
     add_test(NAME ${name} COMMAND ${run} ${folder})
-    add_test(NAME ${name}_slow COMMAND ${run} -m slow ${folder})
     set_tests_properties(${name} PROPERTIES LABELS "pytest;${TEST_LABELS}" TIMEOUT 900 RUN_SERIAL ON)
-    set_tests_properties(${name}_slow PROPERTIES
-        LABELS "pytest;${TEST_LABELS};slow" TIMEOUT 3600 RUN_SERIAL ON)
+    if(TEST_SLOW)
+        add_test(NAME ${name}_slow COMMAND ${run} -m slow ${folder})
+        set_tests_properties(${name}_slow PROPERTIES
+            LABELS "pytest;${TEST_LABELS};slow" TIMEOUT 3600 RUN_SERIAL ON)
+    endif()
 endfunction()
 
 # shardline_fuzz(NAME SOURCES a_fuzz.cpp DEPS room ...)
