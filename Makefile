@@ -25,7 +25,7 @@ test: fixtures ## every fast test
 
 .PHONY: test-fast
 test-fast: fixtures ## the tests of the rooms only, in two minutes
-	@$(TEST_ENV) ctest --preset release --label-exclude 'slow|chain|e2e|pytest'
+	@$(TEST_ENV) ctest --preset rooms
 
 .PHONY: test-slow
 test-slow: fixtures ## the tests that need large models or much time
