@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace shardline {
 
@@ -62,13 +63,19 @@ void print_bench(const std::vector<BenchRow>& rows, bool json) {
     fmt::print("{}\n", out.dump(2));
 }
 
-double median(std::vector<double> values) {
+double percentile(std::vector<double> values, double share) {
     if (values.empty()) {
         return 0.0;
     }
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+    const auto place = std::min(
+        values.size() - 1, static_cast<std::size_t>(share * static_cast<double>(values.size())));
+    const auto wanted = values.begin() + static_cast<std::ptrdiff_t>(place);
+    std::nth_element(values.begin(), wanted, values.end());
+    return *wanted;
+}
+
+double median(std::vector<double> values) {
+    return percentile(std::move(values), 0.5);
 }
 
 }  // namespace shardline

@@ -23,6 +23,9 @@ struct BenchRow {
 
 void print_bench(const std::vector<BenchRow>& rows, bool json);
 
-double median(std::vector<double> values);  // 0 for none
+// The value below which `share` (0 to 1) of them lie; 0 for none.
+double percentile(std::vector<double> values, double share);
+
+double median(std::vector<double> values);  // percentile of one half
 
 }  // namespace shardline

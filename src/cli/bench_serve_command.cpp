@@ -147,6 +147,15 @@ BenchRow row(const Bench& bench, std::string name, double value, std::string uni
             .simulated = bench.simulated()};
 }
 
+// Judged against a value measured in the same run, which it may reach `target` times at most.
+BenchRow at_most(BenchRow judged, std::string yardstick, double value, double target) {
+    judged.yardstick = std::move(yardstick);
+    judged.ratio = judged.value / value;
+    judged.target = target;
+    judged.at_most = true;
+    return judged;
+}
+
 void add_streams_rows(const Bench& bench, std::uint32_t streams, const StreamsResult& result,
                       double one_stream, std::vector<BenchRow>& rows) {
     const std::string name = fmt::format("{} stream{}", streams, streams == 1 ? "" : "s");
@@ -228,15 +237,11 @@ void measure_long_prompt(Bench& bench, std::uint32_t rounds, std::vector<BenchRo
             });
         }
     }
-    BenchRow speed = row(bench, fmt::format("first token of {}, in chunks", kLongPrompt),
-                         median(chunks_ms), "ms");
     rows.push_back(
         row(bench, fmt::format("first token of {}, whole", kLongPrompt), median(whole_ms), "ms"));
-    speed.yardstick = "whole";
-    speed.ratio = speed.value / median(whole_ms);
-    speed.target = 0.5;
-    speed.at_most = true;
-    rows.push_back(speed);
+    rows.push_back(at_most(row(bench, fmt::format("first token of {}, in chunks", kLongPrompt),
+                               median(chunks_ms), "ms"),
+                           "whole", median(whole_ms), 0.5));
 }
 
 // What those who are being answered notice of a long prompt that somebody else sends.
@@ -262,13 +267,9 @@ void measure_neighbours(Bench& bench, std::vector<BenchRow>& rows) {
     });
     const double idle_ms = percentile(idle.between_tokens_ms, kTail);
     rows.push_back(row(bench, "between tokens, p99, idle", idle_ms, "ms"));
-    BenchRow beside = row(bench, fmt::format("between tokens, p99, beside {}", kLongPrompt),
-                          percentile(disturbed.between_tokens_ms, kTail), "ms");
-    beside.yardstick = "idle";
-    beside.ratio = beside.value / idle_ms;
-    beside.target = 2.0;
-    beside.at_most = true;
-    rows.push_back(beside);
+    rows.push_back(at_most(row(bench, fmt::format("between tokens, p99, beside {}", kLongPrompt),
+                               percentile(disturbed.between_tokens_ms, kTail), "ms"),
+                           "idle", idle_ms, 2.0));
 }
 
 void measure_common_beginning(Bench& bench, std::uint32_t rounds, std::vector<BenchRow>& rows) {
@@ -287,13 +288,9 @@ void measure_common_beginning(Bench& bench, std::uint32_t rounds, std::vector<Be
         });
     }
     rows.push_back(row(bench, "first token, cold", median(cold_ms), "ms"));
-    BenchRow warm = row(bench, fmt::format("first token, {} tokens known", kCommonTokens),
-                        median(warm_ms), "ms");
-    warm.yardstick = "cold";
-    warm.ratio = warm.value / median(cold_ms);
-    warm.target = 0.2;
-    warm.at_most = true;
-    rows.push_back(warm);
+    rows.push_back(at_most(row(bench, fmt::format("first token, {} tokens known", kCommonTokens),
+                               median(warm_ms), "ms"),
+                           "cold", median(cold_ms), 0.2));
 }
 
 int run_bench_serve(BenchServeArguments arguments) {

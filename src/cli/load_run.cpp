@@ -175,15 +175,4 @@ LoadResult run_one(Engine& engine, std::vector<std::int64_t> prompt, std::uint32
     return collector.result(ms_between(begin, Clock::now()) / 1000.0);
 }
 
-double percentile(std::vector<double> values, double share) {
-    if (values.empty()) {
-        return 0.0;
-    }
-    const auto place = std::min(
-        values.size() - 1, static_cast<std::size_t>(share * static_cast<double>(values.size())));
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(place),
-                     values.end());
-    return values[place];
-}
-
 }  // namespace shardline

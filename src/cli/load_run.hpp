@@ -54,7 +54,4 @@ LoadResult run_one(Engine& engine, std::vector<std::int64_t> prompt, std::uint32
 std::vector<std::int64_t> random_prompt(std::uint32_t num_tokens, std::uint32_t vocab_size,
                                         std::mt19937& random);
 
-// The value below which `share` (0 to 1) of them lie; 0 for none.
-double percentile(std::vector<double> values, double share);
-
 }  // namespace shardline

@@ -99,7 +99,7 @@ public:
     std::string chain_down_reason() const;
 
     // True when a step sent after this call comes back whole within `timeout`: the next step
-    // of the running sequences or, when there is none to send, two rows on the spare block. Needs
+    // of the running sequences or, when there is none to send, a row on the spare block. Needs
     // no KV blocks, so a full engine is still ready. Waits; not for the engine's own thread.
     bool probe(std::chrono::milliseconds timeout);
 

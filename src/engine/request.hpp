@@ -48,8 +48,7 @@ public:
 
     BoundedQueue<RequestEvent> events;
     std::atomic<bool> cancelled{false};
-    std::atomic<std::uint32_t> num_reused_tokens{
-        0};  // of the prompt; stands from the first event on
+    std::atomic<std::uint32_t> num_reused_tokens{0};  // of the prompt; set before any event
 };
 
 // One sequence to generate: at most max_tokens, cut to what the context has left. The shared handle
