@@ -107,6 +107,12 @@ std::string host_name() {
     return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown-host";
 }
 
+std::string machine_id() {
+    std::string id;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+    return id;
+}
+
 std::filesystem::path executable_path() {
     return std::filesystem::read_symlink("/proc/self/exe");
 }

@@ -26,6 +26,10 @@ std::uint32_t num_cores();
 ProcessMemory process_memory(int pid);  // zeros when the process is gone
 int own_pid();
 std::string host_name();
+
+// The same in all processes of this machine, containers included, until it boots again; tells
+// nothing about it. Empty where the system has no such thing.
+std::string machine_id();
 std::filesystem::path executable_path();
 std::filesystem::path user_cache_directory();  // of this program; created on demand by its users
 bool stderr_is_terminal();

@@ -327,8 +327,7 @@ void FleetChain::cancel(Epoch epoch, StepId step) {
 }
 
 std::uint32_t FleetChain::max_in_flight() const {
-    const auto workers = static_cast<std::uint32_t>(state_->plan.remote.size());
-    return std::max(1U, workers + (state_->options.keep_layers > 0 ? 1U : 0U));
+    return state_->plan.num_processors;
 }
 
 }  // namespace shardline

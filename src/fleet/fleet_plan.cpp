@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/platform.hpp"
@@ -61,6 +62,31 @@ FleetPlan plan_one_process(const ModelSource& source, const FleetOptions& option
     return plan;
 }
 
+std::string processor_name(const std::string& machine, const std::string& device) {
+    return machine.empty() ? std::string() : fmt::format("{}/{}", machine, device);
+}
+
+// Two steps at a time on one processor read all weights twice for the rows of one, and their
+// threads wait for each other: 4 streams over two workers on the same cores got half the tokens.
+// Not so where each worker was given cores of its own.
+std::uint32_t count_processors(const FleetOptions& options,
+                               const std::vector<WorkerProfile>& workers) {
+    const bool own_cores =
+        options.num_threads > 0 && options.num_threads * options.local_workers <= num_cores();
+    std::set<std::string> shared;
+    std::uint32_t count = 0;
+    const auto add = [&](const std::string& processor, bool own) {
+        count += own || processor.empty() || shared.insert(processor).second ? 1 : 0;
+    };
+    for (const WorkerProfile& worker : workers) {
+        add(worker.processor, options.local_workers > 0 && own_cores);
+    }
+    if (options.keep_layers > 0) {
+        add(processor_name(machine_id(), options.device), false);
+    }
+    return count;
+}
+
 }  // namespace
 
 std::uint64_t default_memory_bytes() {
@@ -84,7 +110,8 @@ std::vector<WorkerProfile> describe_workers(const std::vector<std::string>& addr
                             .memory_bytes = worker.memory_limit_bytes > 0
                                                 ? worker.memory_limit_bytes
                                                 : worker.memory_available_bytes,
-                            .relative_speed = static_cast<double>(std::max(1U, worker.num_cores))});
+                            .relative_speed = static_cast<double>(std::max(1U, worker.num_cores)),
+                            .processor = processor_name(worker.machine, worker.device)});
     }
     return profiles;
 }
@@ -133,6 +160,7 @@ FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
     for (StageSpec& spec : plan.remote) {
         spec.num_blocks = plan.num_blocks;
     }
+    plan.num_processors = count_processors(options, workers);
     StageSpec head = common;
     const std::uint32_t num_layers = source.info().num_layers;
     head.range = {{num_layers, num_layers}, false, true};

@@ -20,6 +20,7 @@ struct FleetPlan {
     Placement placement;          // of the workers; no stages when there are none
     std::uint32_t num_blocks = 0;
     std::uint32_t max_context = 0;
+    std::uint32_t num_processors = 1;  // that compute layers; as many steps at a time keep all busy
 };
 
 // What a program may take of this host's memory unless told: a quarter of what is free now stays

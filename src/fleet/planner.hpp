@@ -13,6 +13,7 @@ struct WorkerProfile {
     std::string name;  // address, as the user gave it
     std::uint64_t memory_bytes = 0;
     double relative_speed = 1.0;  // layers per second against the others; only ratios count
+    std::string processor{};      // equal for workers that take it from each other; empty: its own
 };
 
 struct LayerCost {

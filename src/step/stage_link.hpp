@@ -39,7 +39,8 @@ public:
     // step_done reports kCancelled or kDone either way.
     virtual void cancel(Epoch epoch, StepId step) = 0;
 
-    // As many steps as keep every stage busy: the number of stages that compute layers.
+    // As many steps as keep busy whatever computes layers: the number of stages, those that share a
+    // processor counted once.
     virtual std::uint32_t max_in_flight() const = 0;
 };
 

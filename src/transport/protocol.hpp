@@ -11,7 +11,7 @@ namespace shardline {
 // Major: refused when different. Minor: grows when something is added that an older peer may
 // ignore, so any minor of the same major is accepted.
 inline constexpr std::uint32_t kProtocolMajor = 1;
-inline constexpr std::uint32_t kProtocolMinor = 0;
+inline constexpr std::uint32_t kProtocolMinor = 1;
 
 // A worker says that it lives this often, on a connection of its own.
 inline constexpr std::chrono::milliseconds kHeartbeatPeriod{500};

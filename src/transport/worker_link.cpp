@@ -175,6 +175,7 @@ WorkerDescription WorkerLink::describe(std::chrono::milliseconds timeout,
     description.memory_available_bytes = reply.memory_available_bytes();
     description.num_cores = reply.num_cores();
     description.device = wire_text(reply.device());
+    description.machine = wire_text(reply.machine());
     for (int i = 0; i < reply.devices_size() && i < kMaxDevices; ++i) {
         description.devices.push_back(wire_text(reply.devices(i)));
     }

@@ -55,6 +55,25 @@ TEST_F(FleetPlanTest, OneProcessIsTheWholeModel) {
     EXPECT_TRUE(plan.last.empty());
 }
 
+// As many steps at a time as there are processors to compute them.
+TEST_F(FleetPlanTest, WorkersOnOneProcessorCountOnce) {
+    const ModelSource source = ModelSource::open(options_.model_directory);
+    const auto processors = [&](const std::vector<std::string>& names) {
+        std::vector<WorkerProfile> workers;
+        for (const std::string& name : names) {
+            workers.push_back({"a:1", 1024 * kMiB, 1.0, name});
+        }
+        return plan_fleet(source, options_, workers, 1024 * kMiB).num_processors;
+    };
+    EXPECT_EQ(processors({"den/CPU", "den/CPU"}), 1U);
+    EXPECT_EQ(processors({"den/CPU", "den/GPU"}), 2U);
+    EXPECT_EQ(processors({"den/CPU", "attic/CPU"}), 2U);
+    EXPECT_EQ(processors({"", ""}), 2U);  // unknown: taken for different ones
+    EXPECT_EQ(processors({}), 1U);
+    options_.keep_layers = 1;
+    EXPECT_EQ(processors({"den/CPU"}), 2U);
+}
+
 TEST_F(FleetPlanTest, ContextBeyondTheModelsIsRefused) {
     const ModelSource source = ModelSource::open(options_.model_directory);
     options_.max_context = source.info().context_length + 1;
