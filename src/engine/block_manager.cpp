@@ -70,19 +70,42 @@ void BlockManager::remember(SequenceBlocks& sequence, std::uint64_t owner,
     }
 }
 
+bool BlockManager::fork(const SequenceBlocks& sequence, std::uint64_t num_positions,
+                        SequenceBlocks& fork) {
+    SHARDLINE_INVARIANT(fork.blocks.empty());
+    const std::size_t num_whole = num_positions / kBlockTokens;
+    const bool in_part = num_positions % kBlockTokens > 0;
+    SHARDLINE_INVARIANT(sequence.blocks.size() >= blocks_for(num_positions));
+    SHARDLINE_INVARIANT(sequence.num_known <= num_whole && !sequence.copied_from);
+    if (in_part && num_available() == 0) {
+        return false;
+    }
+    fork.num_known = sequence.num_known;
+    fork.last_content = sequence.last_content;
+    for (std::size_t i = 0; i < num_whole; ++i) {
+        hold(sequence.blocks[i]);
+        fork.blocks.push_back(sequence.blocks[i]);
+    }
+    if (in_part) {
+        hold(sequence.blocks[num_whole]);
+        fork.copied_from = sequence.blocks[num_whole];
+        fork.blocks.push_back(take());
+    }
+    return true;
+}
+
+void BlockManager::copied(SequenceBlocks& fork) {
+    let_go(*fork.copied_from);
+    fork.copied_from.reset();
+}
+
 void BlockManager::release(SequenceBlocks& sequence) {
+    if (sequence.copied_from) {
+        let_go(*sequence.copied_from);
+    }
     // The end first, so that it is evicted first: without what stands before it, it is no use.
     for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
-        std::uint32_t& holders = num_holders_[to_number(*block)];
-        SHARDLINE_INVARIANT(holders > 0);
-        if (--holders > 0) {
-            continue;
-        }
-        if (index_.holds(*block)) {
-            in_cached_[to_number(*block)] = cached_.insert(cached_.end(), *block);
-        } else {
-            free_.push_back(*block);
-        }
+        let_go(*block);
     }
     sequence = {};
 }
@@ -112,6 +135,19 @@ void BlockManager::hold(BlockId block) {
     }
 }
 
+void BlockManager::let_go(BlockId block) {
+    std::uint32_t& holders = num_holders_[to_number(block)];
+    SHARDLINE_INVARIANT(holders > 0);
+    if (--holders > 0) {
+        return;
+    }
+    if (index_.holds(block)) {
+        in_cached_[to_number(block)] = cached_.insert(cached_.end(), block);
+    } else {
+        free_.push_back(block);
+    }
+}
+
 void BlockManager::check_integrity(std::span<const SequenceBlocks* const> sequences) const {
     std::vector<std::uint32_t> holders(num_holders_.size(), 0);
     for (const SequenceBlocks* sequence : sequences) {
@@ -119,6 +155,9 @@ void BlockManager::check_integrity(std::span<const SequenceBlocks* const> sequen
         for (BlockId block : sequence->blocks) {
             SHARDLINE_INVARIANT(block != kSpareBlock && to_number(block) < holders.size());
             ++holders[to_number(block)];
+        }
+        if (sequence->copied_from) {
+            ++holders[to_number(*sequence->copied_from)];
         }
     }
     SHARDLINE_INVARIANT(holders == num_holders_);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct SequenceBlocks {
     std::vector<BlockId> blocks;
     std::uint32_t num_known = 0;              // leading blocks whose content is in the index
     ContentId last_content = kNothingBefore;  // of the last of those
+    // Before the next token is computed, the last block gets the content of this one, which is held
+    // until then.
+    std::optional<BlockId> copied_from;
 };
 
 // Which KV blocks are in use, on every stage alike: ids 1 to num_blocks-1 (block 0 is
@@ -50,6 +54,14 @@ public:
     void remember(SequenceBlocks& sequence, std::uint64_t owner,
                   std::span<const std::int64_t> computed);
 
+    // Gives `fork`, which has no blocks, the content of the first `num_positions` of a sequence:
+    // whole blocks are shared, of one in part it gets a copy. False, and nothing taken, when there
+    // is no block for that.
+    bool fork(const SequenceBlocks& sequence, std::uint64_t num_positions, SequenceBlocks& fork);
+
+    // The copy is on its way to the stages, ahead of whatever the source is used for next.
+    void copied(SequenceBlocks& fork);
+
     // Gives back all of its blocks; the known ones stay cached.
     void release(SequenceBlocks& sequence);
 
@@ -70,6 +82,7 @@ public:
 private:
     BlockId take();
     void hold(BlockId block);
+    void let_go(BlockId block);
 
     std::vector<BlockId> free_;                            // taken from the back
     std::list<BlockId> cached_;                            // the least recently used first

@@ -62,15 +62,17 @@ void check_request(const Request& request, std::uint32_t vocab_size) {
         }
     }
     request.sampling.validate(vocab_size);
+    for (const Fork& fork : request.forks) {
+        SHARDLINE_INVARIANT(fork.handle != nullptr);
+        fork.sampling.validate(vocab_size);
+    }
 }
 
 // Requests and probes that never reached the loop.
 void return_mail(Mail& mail, const FinishEvent& finish) {
     for (Request& request : mail.submissions) {
-        if (request.handle) {
-            RequestEvent event;
-            event.finish = finish;
-            request.handle->events.try_push(std::move(event));
+        if (request.handle) {  // else the loop has taken it
+            send_finish(request, finish);
         }
     }
     for (std::promise<bool>& probe : mail.probes) {

@@ -181,10 +181,25 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
         } else if (!fault.empty()) {
             end(sequence, failure(ErrorCode::kInternal, fault));
         } else if (span.sampled_output) {
-            sample(sequence, logits.row(*span.sampled_output));
+            sample_all(sequence, logits.row(*span.sampled_output));
         }
     }
     scheduler_.step_returned(span);
+}
+
+// Its token and, when this is the end of the prompt, the first of every answer that forks from it.
+void EngineLoop::sample_all(Sequence& sequence, std::span<const float> logits) {
+    std::vector<Sequence*> sequences{&sequence};
+    for (Fork& fork : std::exchange(sequence.request.forks, {})) {
+        sequences.push_back(&scheduler_.fork(sequence, std::move(fork)));
+    }
+    for (Sequence* each : sequences) {
+        if (each->cancelled()) {
+            end(*each, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
+        } else {
+            sample(*each, logits);
+        }
+    }
 }
 
 void EngineLoop::sample(Sequence& sequence, std::span<const float> logits) {
@@ -225,12 +240,10 @@ void EngineLoop::note_token(Sequence& sequence) {
 
 void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
     ended_in_flight_ = ended_in_flight_ || sequence.num_steps_in_flight > 0;
-    const std::shared_ptr<RequestHandle> handle = sequence.request.handle;
+    const Request request = sequence.request;
     scheduler_.finish(sequence);
-    inbox_.request_closed();  // before the event: who has seen the end may submit again
-    RequestEvent event;
-    event.finish = finish;
-    handle->events.try_push(std::move(event));
+    inbox_.request_closed(request);  // before the event: who has seen the end may submit again
+    send_finish(request, finish);
 }
 
 void EngineLoop::count(const StepResult& result, const StepInFlight& step) {

@@ -62,6 +62,7 @@ private:
     std::string fault_of(const StepResult& result, const LogitsOutput& logits) const;
     void absorb_span(const ScheduledSpan& span, const std::string& fault,
                      const LogitsOutput& logits);
+    void sample_all(Sequence& sequence, std::span<const float> logits);
     void sample(Sequence& sequence, std::span<const float> logits);
     void note_token(Sequence& sequence);
     void end(Sequence& sequence, const FinishEvent& finish);

@@ -16,7 +16,7 @@ constexpr std::size_t kMaxProbes = 64;
 
 }  // namespace
 
-Inbox::Inbox(std::uint32_t max_open_requests) : max_open_requests_(max_open_requests) {}
+Inbox::Inbox(std::uint32_t num_places) : num_places_(num_places) {}
 
 SubmitResult Inbox::submit(Request request) {
     {
@@ -24,12 +24,21 @@ SubmitResult Inbox::submit(Request request) {
         if (!chain_up_) {
             return {SubmitStatus::kChainDown, reason_};
         }
-        if (num_open_requests_ >= max_open_requests_) {
+        const std::uint32_t wanted = request.num_answers();
+        if (num_taken_ + wanted > num_places_) {
             return {SubmitStatus::kQueueFull,
-                    fmt::format("{} requests are running or waiting, which is the limit",
-                                num_open_requests_)};
+                    fmt::format("{} answers are running or waiting of {} at most", num_taken_,
+                                num_places_)};
         }
-        ++num_open_requests_;
+        std::uint32_t& taken = taken_by_client_[request.client];
+        const std::uint32_t for_one = num_places_ - num_places_ / 4;
+        if (taken + wanted > for_one) {
+            return {SubmitStatus::kQueueFull,
+                    fmt::format("{} answers of this client are running or waiting of {} at most",
+                                taken, for_one)};
+        }
+        num_taken_ += wanted;
+        taken += wanted;
         mail_.submissions.push_back(std::move(request));
     }
     arrived_.notify_one();
@@ -141,9 +150,14 @@ Mail Inbox::take(std::optional<std::chrono::milliseconds> timeout) {
     return taken;
 }
 
-void Inbox::request_closed() {
+void Inbox::request_closed(const Request& request) {
     std::lock_guard lock(mutex_);
-    --num_open_requests_;
+    num_taken_ -= request.num_answers();
+    const auto taken = taken_by_client_.find(request.client);
+    taken->second -= request.num_answers();
+    if (taken->second == 0) {
+        taken_by_client_.erase(taken);
+    }
 }
 
 }  // namespace shardline

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,10 +35,11 @@ struct Mail {
 
 // The engine's letter box: any thread puts in, the engine thread takes everything at once. Each
 // kind has its bound: requests by admission (taken here, so that a caller is refused at once),
-// probes and results by constants that a chain keeping its contract never reaches.
+// probes and results by constants that a chain keeping its contract never reaches. A place is one
+// answer's; a quarter of them is always kept from whichever client has most.
 class Inbox final {
 public:
-    explicit Inbox(std::uint32_t max_open_requests);
+    explicit Inbox(std::uint32_t num_places);
 
     SubmitResult submit(Request request);
     std::optional<std::future<bool>> probe();  // nothing when the chain is down
@@ -52,17 +54,18 @@ public:
 
     // Engine thread: waits until there is mail, or until `timeout`.
     Mail take(std::optional<std::chrono::milliseconds> timeout);
-    // Engine thread: a request got its finish event, its place is free.
-    void request_closed();
+    // Engine thread: the answers to a request got their finish event, their places are free.
+    void request_closed(const Request& request);
 
 private:
     bool has_mail() const;
 
-    const std::uint32_t max_open_requests_;
+    const std::uint32_t num_places_;
     mutable std::mutex mutex_;
     std::condition_variable arrived_;
-    Mail mail_;                            // guarded by mutex_, as all below
-    std::uint32_t num_open_requests_ = 0;  // submitted, no finish event yet
+    Mail mail_;                    // guarded by mutex_, as all below
+    std::uint32_t num_taken_ = 0;  // places: submitted, no finish event yet
+    std::map<std::uint64_t, std::uint32_t> taken_by_client_;
     bool chain_up_ = false;
     std::string reason_ = "the chain has not come up yet";  // of the last time it was down
 };

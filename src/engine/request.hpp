@@ -51,17 +51,31 @@ public:
     std::atomic<std::uint32_t> num_reused_tokens{0};  // of the prompt; set before any event
 };
 
+// A further answer to the same prompt.
+struct Fork {
+    SamplingParams sampling;
+    std::shared_ptr<RequestHandle> handle;
+};
+
 // One sequence to generate: at most max_tokens, cut to what the context has left. The shared handle
-// outlives whichever end goes first.
+// outlives whichever end goes first. `forks` become sequences of their own when the prompt has been
+// computed, once for all.
 struct Request {
     RequestId id{};
-    std::uint64_t owner = 0;  // prompts are computed once for requests of one owner, never across
+    std::uint64_t owner = 0;   // prompts are computed once for requests of one owner, never across
+    std::uint64_t client = 0;  // whose turn it is goes by clients
     std::vector<std::int64_t> prompt;
     std::uint32_t max_tokens = 0;
     std::vector<std::int64_t> stop_tokens;  // EOS ids; empty with ignore_eos
     SamplingParams sampling;
     std::shared_ptr<RequestHandle> handle;
+    std::vector<Fork> forks{};
     std::chrono::steady_clock::time_point submitted{};  // set by the engine
+
+    std::uint32_t num_answers() const { return 1 + static_cast<std::uint32_t>(forks.size()); }
 };
+
+// To the client of the request and of each fork that is still in it.
+void send_finish(const Request& request, const FinishEvent& finish);
 
 }  // namespace shardline

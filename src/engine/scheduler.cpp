@@ -55,21 +55,29 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 
 void Scheduler::add(Request request) {
     SHARDLINE_INVARIANT(!request.prompt.empty() && request.prompt.size() < options_.max_context);
+    share_.opened(request.client);
     waiting_.push_back(std::make_unique<Sequence>(SequenceId{next_sequence_++}, std::move(request),
                                                   options_.max_context));
 }
 
+Scheduler::Waiting::iterator Scheduler::next_in_line() {
+    return std::min_element(waiting_.begin(), waiting_.end(), [this](const auto& a, const auto& b) {
+        return share_.rows_of(a->request.client) < share_.rows_of(b->request.client);
+    });
+}
+
 void Scheduler::admit() {
     while (!waiting_.empty() && running_.size() < options_.max_sequences) {
-        Sequence& sequence = *waiting_.front();
-        // A preempted one may have a token on its way back yet. The first in line waits rather
-        // than being overtaken for ever.
+        const auto place = next_in_line();
+        Sequence& sequence = **place;
+        // A preempted one may have a token on its way back yet. Whose turn it is waits rather than
+        // being overtaken for ever.
         if (sequence.num_steps_in_flight > 0 || !take_blocks(sequence)) {
             return;
         }
         sequence.status = SequenceStatus::kRunning;
-        running_.push_back(std::move(waiting_.front()));
-        waiting_.pop_front();
+        running_.push_back(std::move(*place));
+        waiting_.erase(place);
         make_ready(sequence);
     }
 }
@@ -103,25 +111,30 @@ std::optional<ScheduledStep> Scheduler::next_step(std::uint32_t max_in_flight,
     if (single_.empty() && prompts_.empty()) {
         return std::nullopt;
     }
+    const std::uint32_t num_answering = this->num_answering();
     ScheduledStep step = empty_step();
-    for (Sequence* sequence : choose_single_tokens(max_in_flight)) {
+    for (Sequence* sequence : choose_single_tokens(num_answering, max_in_flight)) {
         add_span(step, *sequence, 1);
     }
-    take_prompts(step, max_in_flight, num_free_steps);
+    if (!prompts_.empty()) {
+        take_prompts(step, step_budget(step_rows(step), num_answering, max_in_flight),
+                     num_free_steps);
+    }
     if (step.spans.empty()) {
         return std::nullopt;
     }
     return step;
 }
 
-std::vector<Sequence*> Scheduler::choose_single_tokens(std::uint32_t max_in_flight) {
+std::vector<Sequence*> Scheduler::choose_single_tokens(std::uint32_t num_answering,
+                                                       std::uint32_t max_in_flight) {
     // Prompts make progress even when answers alone would fill every step.
     const std::uint32_t reserve = prompts_.empty() ? 0 : kLeastStepTokens;
     const std::uint32_t budget = std::max(options_.max_step_tokens - reserve, 1U);
     std::vector<Sequence*> chosen;
     while (chosen.empty() && !single_.empty()) {  // again when all that were chosen gave way
         const std::size_t count =
-            std::min<std::size_t>({share(num_answering(), max_in_flight), budget, single_.size()});
+            std::min<std::size_t>({share(num_answering, max_in_flight), budget, single_.size()});
         chosen.assign(single_.begin(), single_.begin() + static_cast<std::ptrdiff_t>(count));
         make_room(chosen);
     }
@@ -163,11 +176,11 @@ void Scheduler::preempt(Sequence& sequence) {
 }
 
 // Rows of a step that holds so many answers' tokens already.
-std::uint32_t Scheduler::step_budget(std::uint32_t num_single_rows,
+std::uint32_t Scheduler::step_budget(std::uint32_t num_single_rows, std::uint32_t num_answering,
                                      std::uint32_t max_in_flight) const {
     const auto line = cost_.line();
     double rows = options_.max_step_tokens;
-    if (num_answering() > 0) {
+    if (num_answering > 0) {
         const double bearable = line ? kBearableSlowdown * line->ms(num_single_rows) : 0.0;
         rows = !line                    ? kCautiousStepTokens
                : line->per_row_ms > 0.0 ? (bearable - line->fixed_ms) / line->per_row_ms
@@ -185,11 +198,10 @@ std::uint32_t Scheduler::step_budget(std::uint32_t num_single_rows,
     return std::min(options_.max_step_tokens, static_cast<std::uint32_t>(std::max(rows, least)));
 }
 
-void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
+void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t step_tokens,
                              std::uint32_t num_free_steps) {
     std::uint32_t count = share(prompts_.size(), num_free_steps);
-    const std::uint32_t step_tokens =
-        prompts_.empty() ? 0 : step_budget(step_rows(step), max_in_flight);
+    order_prompts();
     for (Sequence* sequence : prompts_) {
         if (count == 0 || step_rows(step) + 2 > step_tokens) {
             return;
@@ -205,6 +217,12 @@ void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
     }
 }
 
+void Scheduler::order_prompts() {
+    std::stable_sort(prompts_.begin(), prompts_.end(), [this](Sequence* a, Sequence* b) {
+        return share_.rows_of(a->request.client) < share_.rows_of(b->request.client);
+    });
+}
+
 // Of a prompt, one span of all tokens; of an answer, one of each.
 void Scheduler::add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens) {
     const std::uint32_t past_len = sequence.num_scheduled_tokens;
@@ -216,6 +234,9 @@ void Scheduler::add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t 
         std::vector<BlockId> table = sequence.kv.blocks;
         table.resize(BlockManager::blocks_for(std::uint64_t{past_len} + i + per_span));
         step.plan.spans.push_back({sequence.id, past_len + i, per_span, std::move(table)});
+    }
+    if (sequence.kv.copied_from) {
+        step.plan.copy_blocks.push_back({*sequence.kv.copied_from, sequence.kv.blocks.back()});
     }
     ScheduledSpan span{&sequence, num_tokens, std::nullopt};
     if (num_tokens == sequence.num_unscheduled()) {
@@ -245,6 +266,10 @@ void Scheduler::commit(const std::vector<ScheduledSpan>& spans) {
     for (const ScheduledSpan& span : spans) {
         span.sequence->num_scheduled_tokens += span.num_tokens;
         ++span.sequence->num_steps_in_flight;
+        share_.served(span.sequence->request.client, span.num_tokens);
+        if (span.sequence->kv.copied_from) {
+            blocks_.copied(span.sequence->kv);
+        }
         if (!single_.empty() && single_.front() == span.sequence) {
             single_.pop_front();
         }
@@ -267,7 +292,7 @@ void Scheduler::step_returned(const ScheduledSpan& span) {
     Sequence& sequence = *span.sequence;
     --sequence.num_steps_in_flight;
     if (sequence.status == SequenceStatus::kFinished && sequence.num_steps_in_flight == 0) {
-        erase_running(sequence);
+        erase(sequence);
     }
 }
 
@@ -280,6 +305,27 @@ void Scheduler::append(Sequence& sequence, std::int64_t token) {
     }
 }
 
+Sequence& Scheduler::fork(const Sequence& sequence, Fork fork) {
+    Request request = sequence.request;
+    request.prompt.assign(sequence.prompt().begin(), sequence.prompt().end());
+    request.sampling = std::move(fork.sampling);
+    request.handle = std::move(fork.handle);
+    request.forks.clear();
+    share_.opened(request.client);
+    auto owned = std::make_unique<Sequence>(SequenceId{next_sequence_++}, std::move(request),
+                                            options_.max_context);
+    Sequence& forked = *owned;
+    if (sequence.status == SequenceStatus::kRunning && running_.size() < options_.max_sequences &&
+        blocks_.fork(sequence.kv, forked.num_prompt_tokens, forked.kv)) {
+        forked.num_scheduled_tokens = forked.num_prompt_tokens;
+        forked.status = SequenceStatus::kRunning;
+        running_.push_back(std::move(owned));
+    } else {
+        waiting_.push_front(std::move(owned));
+    }
+    return forked;
+}
+
 void Scheduler::finish(Sequence& sequence) {
     const bool was_waiting = sequence.status == SequenceStatus::kWaiting;
     sequence.status = SequenceStatus::kFinished;
@@ -289,6 +335,8 @@ void Scheduler::finish(Sequence& sequence) {
         });
         if (sequence.num_steps_in_flight > 0) {  // preempted, and goes with its last step
             running_.push_back(std::move(*place));
+        } else {
+            share_.closed(sequence.request.client);
         }
         waiting_.erase(place);
         return;
@@ -296,12 +344,13 @@ void Scheduler::finish(Sequence& sequence) {
     std::erase(single_, &sequence);
     std::erase(prompts_, &sequence);
     if (sequence.num_steps_in_flight == 0) {
-        erase_running(sequence);
+        erase(sequence);
     }
 }
 
-void Scheduler::erase_running(Sequence& sequence) {
+void Scheduler::erase(Sequence& sequence) {
     blocks_.release(sequence.kv);
+    share_.closed(sequence.request.client);
     std::erase_if(running_, [&](const auto& other) { return other.get() == &sequence; });
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/block_manager.hpp"
+#include "engine/fair_share.hpp"
 #include "engine/sequence.hpp"
 #include "engine/step_cost.hpp"
 #include "step/step.hpp"
@@ -45,8 +46,9 @@ struct SchedulerOptions {
 //                 └──── preempted ──────┘
 //
 // A sequence is let in when there are blocks for what it has to compute and one to spare for each
-// that runs; the waiting line is strictly first come, first served. When blocks run out while
-// answers grow, the one that came last gives its blocks back and goes to the head of the line; what
+// that runs. Of those who wait, the client that has had least goes first, with what it asked first,
+// and nobody overtakes it while it waits for blocks; of prompts under way likewise. When blocks run
+// out while answers grow, the one that came last gives its blocks back and waits again; what
 // it had is computed again later, prompt as prompt and every token of the answer as a span of its
 // own, so its bits stay the same. The oldest always gets on, and the pool holds any one sequence.
 //
@@ -93,6 +95,11 @@ public:
     // A sampled token that the answer goes on with.
     void append(Sequence& sequence, std::int64_t token);
 
+    // Another sequence with the same prompt, all of which has been computed. Where there is no room
+    // for it now it waits, as one that was preempted. It has no token yet: append() or finish()
+    // next.
+    Sequence& fork(const Sequence& sequence, Fork fork);
+
     // It takes part in no further step. Deletes it unless it has steps in flight.
     void finish(Sequence& sequence);
 
@@ -112,25 +119,31 @@ public:
     void check_integrity() const;
 
 private:
+    using Waiting = std::deque<std::unique_ptr<Sequence>>;
+
+    Waiting::iterator next_in_line();
     bool take_blocks(Sequence& sequence);
-    std::vector<Sequence*> choose_single_tokens(std::uint32_t max_in_flight);
+    std::vector<Sequence*> choose_single_tokens(std::uint32_t num_answering,
+                                                std::uint32_t max_in_flight);
     void make_room(std::vector<Sequence*>& chosen);
     void preempt(Sequence& sequence);
-    std::uint32_t step_budget(std::uint32_t num_single_rows, std::uint32_t max_in_flight) const;
-    void take_prompts(ScheduledStep& step, std::uint32_t max_in_flight,
-                      std::uint32_t num_free_steps);
+    std::uint32_t step_budget(std::uint32_t num_single_rows, std::uint32_t num_answering,
+                              std::uint32_t max_in_flight) const;
+    void take_prompts(ScheduledStep& step, std::uint32_t step_tokens, std::uint32_t num_free_steps);
+    void order_prompts();
     void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
     std::uint32_t num_answering() const;
     void make_ready(Sequence& sequence);
-    void erase_running(Sequence& sequence);
+    void erase(Sequence& sequence);
 
     const SchedulerOptions options_;
     BlockManager blocks_;
     StepCost cost_;
-    std::deque<std::unique_ptr<Sequence>> waiting_;
+    FairShare share_;
+    Waiting waiting_;                                 // preempted ones first
     std::vector<std::unique_ptr<Sequence>> running_;  // finished ones with steps in flight too
     std::deque<Sequence*> single_;   // one token to compute, by how long they have been ready
-    std::deque<Sequence*> prompts_;  // two or more tokens to compute, in order of admission
+    std::deque<Sequence*> prompts_;  // two or more tokens to compute
     std::uint64_t next_sequence_ = 1;
     std::uint64_t num_preemptions_ = 0;
     std::uint64_t num_reused_tokens_ = 0;

@@ -13,6 +13,15 @@ Sequence::Sequence(SequenceId sequence_id, Request from, std::uint32_t max_conte
       max_answer_tokens(std::min(request.max_tokens, max_context - num_prompt_tokens)),
       last_event(request.submitted) {}
 
+bool Sequence::cancelled() const {
+    const auto left = [](const RequestHandle& handle) {
+        return handle.cancelled.load(std::memory_order_relaxed);
+    };
+    return left(*request.handle) &&
+           std::all_of(request.forks.begin(), request.forks.end(),
+                       [&](const Fork& fork) { return left(*fork.handle); });
+}
+
 bool Sequence::stops_at(std::int64_t token) const {
     return std::find(request.stop_tokens.begin(), request.stop_tokens.end(), token) !=
            request.stop_tokens.end();

@@ -47,7 +47,7 @@ struct Sequence {
         return num_prompt_tokens - std::min(num_prompt_tokens, num_scheduled_tokens);
     }
 
-    bool cancelled() const { return request.handle->cancelled.load(std::memory_order_relaxed); }
+    bool cancelled() const;  // with those that are still to fork from it
     bool stops_at(std::int64_t token) const;
     std::span<const std::int64_t> prompt() const;
     std::span<const std::int64_t> answer() const;

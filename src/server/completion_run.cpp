@@ -49,29 +49,40 @@ std::optional<ApiError> CompletionRun::submit() {
     for (const auto& prompt : spec_.prompts) {
         const std::uint32_t room = spec_.context_length - static_cast<std::uint32_t>(prompt.size());
         const std::uint32_t max_tokens = std::min(spec_.max_tokens.value_or(room), room);
+        Request request;
+        request.id = next_request_id();
+        request.owner = spec_.caller.owner;
+        request.client = spec_.caller.client;
+        request.prompt = prompt;
+        request.max_tokens = max_tokens;
+        request.stop_tokens = spec_.stop_tokens;
         for (std::uint32_t i = 0; i < spec_.num_choices; ++i) {
-            Choice choice;
-            choice.handle = std::make_shared<RequestHandle>(max_tokens);
-            choice.text = std::make_unique<TokenText>(tokenizer_, spec_.stop);
-            Request request;
-            request.id = next_request_id();
-            request.owner = spec_.owner;
-            request.prompt = prompt;
-            request.max_tokens = max_tokens;
-            request.stop_tokens = spec_.stop_tokens;
-            request.sampling = spec_.sampling;
-            request.sampling.seed = seed_of_choice(spec_.sampling.seed, i);
-            request.handle = choice.handle;
-            const SubmitResult result = engine_.submit(std::move(request));
-            if (result.status != SubmitStatus::kAccepted) {
-                cancel_open();
-                return refusal(result);
-            }
-            choices_.push_back(std::move(choice));
-            ++num_open_;
+            add_choice(request, i);
         }
+        const SubmitResult result = engine_.submit(std::move(request));
+        if (result.status != SubmitStatus::kAccepted) {
+            choices_.resize(choices_.size() - spec_.num_choices);
+            cancel_open();
+            return refusal(result);
+        }
+        num_open_ += spec_.num_choices;
     }
     return std::nullopt;
+}
+
+void CompletionRun::add_choice(Request& request, std::uint32_t index) {
+    Choice choice;
+    choice.handle = std::make_shared<RequestHandle>(request.max_tokens);
+    choice.text = std::make_unique<TokenText>(tokenizer_, spec_.stop);
+    SamplingParams sampling = spec_.sampling;
+    sampling.seed = seed_of_choice(spec_.sampling.seed, index);
+    if (index == 0) {
+        request.sampling = std::move(sampling);
+        request.handle = choice.handle;
+    } else {
+        request.forks.push_back({std::move(sampling), choice.handle});
+    }
+    choices_.push_back(std::move(choice));
 }
 
 std::vector<ChoiceDelta> CompletionRun::next(std::chrono::milliseconds timeout) {

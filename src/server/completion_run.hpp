@@ -15,9 +15,16 @@
 
 namespace shardline {
 
+// Who asks, as Request has it. Behind one key there may be a whole office, so what is private goes
+// by the key and whose turn it is by key and address.
+struct Caller {
+    std::uint64_t owner = 0;
+    std::uint64_t client = 0;
+};
+
 // What to generate: every prompt `num_choices` times.
 struct RunSpec {
-    std::uint64_t owner = 0;                         // see Request
+    Caller caller;
     std::vector<std::vector<std::int64_t>> prompts;  // none empty, none longer than fits
     std::uint32_t num_choices = 1;
     std::optional<std::uint32_t> max_tokens;  // absent: as many as fit
@@ -84,6 +91,7 @@ private:
         bool open = true;
     };
 
+    void add_choice(Request& request, std::uint32_t index);
     void take_events(std::uint32_t index, std::vector<ChoiceDelta>& deltas);
     void absorb(std::uint32_t index, RequestEvent event, ChoiceDelta& delta);
     void absorb_token(Choice& choice, const TokenEvent& token, ChoiceDelta& delta);

@@ -63,7 +63,7 @@ GenerationRoutes::GenerationRoutes(const ServerOptions& options, Engine& engine,
     limits_.default_sampling = options.default_sampling;
 }
 
-void GenerationRoutes::chat(const std::string& body, std::uint64_t owner,
+void GenerationRoutes::chat(const std::string& body, const Caller& caller,
                             httplib::Response& response) const {
     const ChatRequest request = parse_chat_request(body, limits_);
     check_model(request.options.model);
@@ -76,7 +76,7 @@ void GenerationRoutes::chat(const std::string& body, std::uint64_t owner,
     }
     // Text that cannot fit is refused before it keeps the tokenizer from everybody else.
     check_length(request.template_inputs.size() / kMaxBytesPerToken);
-    RunSpec spec = make_spec(request.options, owner);
+    RunSpec spec = make_spec(request.options, caller);
     spec.prompts = {encode_chat(tokenizer_, *chat_template_, request.template_inputs, true)};
     check_length(spec.prompts.front().size());
     auto job = std::make_shared<Job>();
@@ -88,12 +88,12 @@ void GenerationRoutes::chat(const std::string& body, std::uint64_t owner,
     run(job, response);
 }
 
-void GenerationRoutes::completion(const std::string& body, std::uint64_t owner,
+void GenerationRoutes::completion(const std::string& body, const Caller& caller,
                                   httplib::Response& response) const {
     const CompletionRequest request = parse_completion_request(body, limits_);
     check_model(request.options.model);
     auto job = std::make_shared<Job>();
-    RunSpec spec = make_spec(request.options, owner);
+    RunSpec spec = make_spec(request.options, caller);
     for (const CompletionPrompt& prompt : request.prompts) {
         const auto* text = std::get_if<std::string>(&prompt);
         if (text != nullptr) {
@@ -130,9 +130,9 @@ void GenerationRoutes::check_length(std::size_t num_tokens) const {
     }
 }
 
-RunSpec GenerationRoutes::make_spec(const GenerationOptions& options, std::uint64_t owner) const {
+RunSpec GenerationRoutes::make_spec(const GenerationOptions& options, const Caller& caller) const {
     RunSpec spec;
-    spec.owner = owner;
+    spec.caller = caller;
     spec.num_choices = options.num_choices;
     spec.max_tokens = options.max_tokens;
     spec.context_length = options_.context_length;

@@ -27,10 +27,9 @@ public:
                      const ChatTemplate* chat_template, const ModelInfo& model,
                      const std::atomic<bool>& stopping);
 
-    // Throw RequestError or Error, which the gate turns into the response. `owner`: whose request
-    // it is (RequestGate::owner).
-    void chat(const std::string& body, std::uint64_t owner, httplib::Response& response) const;
-    void completion(const std::string& body, std::uint64_t owner,
+    // Throw RequestError or Error, which the gate turns into the response.
+    void chat(const std::string& body, const Caller& caller, httplib::Response& response) const;
+    void completion(const std::string& body, const Caller& caller,
                     httplib::Response& response) const;
 
 private:
@@ -38,7 +37,7 @@ private:
 
     void check_model(const std::string& asked) const;
     void check_length(std::size_t num_tokens) const;
-    RunSpec make_spec(const GenerationOptions& options, std::uint64_t owner) const;
+    RunSpec make_spec(const GenerationOptions& options, const Caller& caller) const;
     void run(const std::shared_ptr<Job>& job, httplib::Response& response) const;
     void respond(Job& job, httplib::Response& response) const;
     void stream(const std::shared_ptr<Job>& job, httplib::Response& response) const;

@@ -31,6 +31,11 @@ Json readiness_json(const Readiness& readiness, const std::string& model,
     return body;
 }
 
+Caller caller_of(const RequestGate& gate, const httplib::Request& request) {
+    const std::uint64_t owner = gate.owner(request).value_or(0);
+    return {owner, std::hash<std::string>{}(fmt::format("{} {}", owner, request.remote_addr))};
+}
+
 }  // namespace
 
 void ServerOptions::validate() const {
@@ -115,13 +120,13 @@ void HttpServer::State::add_metrics_route() {
 
 void HttpServer::State::add_generation_routes() {
     using Route =
-        void (GenerationRoutes::*)(const std::string&, std::uint64_t, httplib::Response&) const;
+        void (GenerationRoutes::*)(const std::string&, const Caller&, httplib::Response&) const;
     const auto add = [this](const char* path, Route route) {
         server.Post(path,
                     [this, route](const httplib::Request& request, httplib::Response& response,
                                   const httplib::ContentReader& reader) {
                         if (const auto body = gate.read_body(request, response, reader)) {
-                            (routes.*route)(*body, gate.owner(request).value_or(0), response);
+                            (routes.*route)(*body, caller_of(gate, request), response);
                         }
                     });
     };

@@ -205,7 +205,7 @@ TEST(Engine, FullQueueRefusesAndRecovers) {
     }
     const SubmitResult refused = rig.engine().submit(toy_request(4, 3, 9));
     EXPECT_EQ(refused.status, SubmitStatus::kQueueFull);
-    EXPECT_THAT(refused.reason, testing::HasSubstr("3 requests"));
+    EXPECT_THAT(refused.reason, testing::HasSubstr("3 answers"));
     rig.chain().hold(false);
     for (const auto& handle : handles) {
         EXPECT_EQ(collect(*handle).tokens.size(), 3U);

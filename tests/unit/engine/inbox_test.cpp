@@ -47,7 +47,7 @@ TEST(Inbox, PlacesAreCountedUntilTheRequestIsClosed) {
     EXPECT_EQ(inbox.submit({}), SubmitStatus::kQueueFull);
     inbox.take(std::nullopt);
     EXPECT_EQ(inbox.submit({}), SubmitStatus::kQueueFull);
-    inbox.request_closed();
+    inbox.request_closed({});
     EXPECT_EQ(inbox.submit({}), SubmitStatus::kAccepted);
 }
 

@@ -232,6 +232,7 @@ StepResult ToyChain::execute(const Step& step) {
     std::transform(tokens.begin(), tokens.end(), std::back_inserter(rows), embed);
     StepResult result{plan.epoch, plan.step, StepStatus::kDone, {}, {}, {}};
     for (std::uint32_t stage = 0; stage < options_.num_stages; ++stage) {
+        copy_kv(plan, stage);
         write_kv(plan, stage, rows);
         attend(plan, stage, rows);
         result.timings.push_back({stage, 1, 2, rows.size() * sizeof(float)});
@@ -250,6 +251,14 @@ StepResult ToyChain::execute(const Step& step) {
 ToyChain::Slot& ToyChain::slot(const Span& span, std::uint32_t stage, std::uint32_t position) {
     const BlockId block = span.block_table[position / kBlockTokens];
     return kv_[stage][to_number(block) * kBlockTokens + position % kBlockTokens];
+}
+
+void ToyChain::copy_kv(const StepPlan& plan, std::uint32_t stage) {
+    for (const BlockCopy& copy : plan.copy_blocks) {
+        std::copy_n(kv_[stage].begin() + to_number(copy.from) * std::ptrdiff_t{kBlockTokens},
+                    kBlockTokens,
+                    kv_[stage].begin() + to_number(copy.to) * std::ptrdiff_t{kBlockTokens});
+    }
 }
 
 void ToyChain::write_kv(const StepPlan& plan, std::uint32_t stage,

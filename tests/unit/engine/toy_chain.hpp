@@ -69,6 +69,7 @@ private:
     void run();
     bool may_run() const;
     StepResult execute(const Step& step);
+    void copy_kv(const StepPlan& plan, std::uint32_t stage);
     void write_kv(const StepPlan& plan, std::uint32_t stage,
                   const std::vector<std::uint64_t>& rows);
     void attend(const StepPlan& plan, std::uint32_t stage, std::vector<std::uint64_t>& rows);

@@ -165,14 +165,15 @@ TEST_F(FieldCases, AssistantTurnWithoutContentIsAnEmptyTurn) {
 
 // ggml-org/llama.cpp#20226
 TEST_F(FieldCases, EveryChoiceOfAStreamHasItsOwnIndex) {
-    link_->set_scripts({ids_of({"A"}), ids_of({"B", "B", "B"}), ids_of({"C", "C"})});
+    // Drawn from the same row of the prompt, the first token is everybody's.
+    link_->set_scripts({ids_of({"A"}), ids_of({"A", "B", "B"}), ids_of({"A", "C"})});
     Json body = chat_body();
     body["n"] = 3;
     const RawResponse response = chat(streamed(body));
     const std::vector<Json> chunks = response.chunks();
     for (int index = 0; index < 3; ++index) {
         const std::string text = joined_text(chunks, index);
-        EXPECT_EQ(text, std::vector<std::string>({"A", "BBB", "CC"})[static_cast<size_t>(index)]);
+        EXPECT_EQ(text, std::vector<std::string>({"A", "ABB", "AC"})[static_cast<size_t>(index)]);
         EXPECT_EQ(finish_of(chunks, index), "stop");
         int roles = 0;
         bool ended = false;
