@@ -150,6 +150,10 @@ void ChainRun::pass_to_head(StepResult result) {
         }
         step.plan = found->second;
     }
+    // Workers count from 0 among themselves; in the whole chain the coordinator comes first.
+    for (std::uint32_t stage = 0; stage < result.timings.size(); ++stage) {
+        result.timings[stage].stage = stage;
+    }
     if (step.plan.kept_rows.empty()) {
         complete(std::move(result));
         return;
@@ -157,10 +161,6 @@ void ChainRun::pass_to_head(StepResult result) {
     const StepId id = result.step;
     step.activations = std::move(result.outputs);
     step.timings = std::move(result.timings);
-    // Workers count from 0 among themselves; in the whole chain the coordinator comes first.
-    for (std::uint32_t stage = 0; stage < step.timings.size(); ++stage) {
-        step.timings[stage].stage = stage;
-    }
     if (!last_->push(std::move(step))) {
         complete(failed(epoch_, id, "the head is closed or its queue is full"));
     }
