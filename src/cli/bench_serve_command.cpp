@@ -13,6 +13,7 @@
 #include "cli/model_argument.hpp"
 #include "cli/paced_chain.hpp"
 #include "cli/progress.hpp"
+#include "cli/trace_file.hpp"
 #include "fleet/fleet_plan.hpp"
 
 namespace shardline {
@@ -68,7 +69,8 @@ private:
 
 class PacedBench final : public Bench {
 public:
-    PacedBench(const FleetArguments& arguments, const std::vector<Pace>& paces, bool quiet) {
+    PacedBench(const FleetArguments& arguments, const std::vector<Pace>& paces, bool quiet)
+        : trace_(open_trace(arguments.trace)) {
         const std::filesystem::path directory(arguments.model);
         const ModelSource source = ModelSource::open(directory);
         require_checked_model(directory, quiet);
@@ -83,6 +85,9 @@ public:
         chain_ = std::make_unique<PacedChain>(
             directory, common, source.info().num_layers, paces,
             [&line](const char* phase, double fraction) { line.update(phase, fraction); });
+        if (trace_ != nullptr) {
+            trace_->record(options_, track_names(paces));
+        }
     }
 
     void with_engine(std::uint32_t max_in_flight,
@@ -98,6 +103,16 @@ public:
     bool simulated() const override { return true; }
 
 private:
+    static std::vector<std::string> track_names(const std::vector<Pace>& paces) {
+        std::vector<std::string> names;
+        for (const Pace& pace : paces) {
+            const std::chrono::duration<double, std::milli> first_row = pace.first_row;
+            names.push_back(fmt::format("simulated, {} ms", first_row.count()));
+        }
+        return names;
+    }
+
+    const std::unique_ptr<TraceFile> trace_;
     EngineOptions options_;
     std::uint32_t depth_ = 0;
     std::unique_ptr<PacedChain> chain_;
@@ -337,6 +352,7 @@ Examples
   shardline bench serve demo --streams 16 --requests 4 --prompt-tokens 32..256 --rate 2
   shardline bench serve demo --pace 20ms,22ms,20ms+0.5ms/row --streams 1,3,24   (simulated))");
     add_fleet_options(*command, arguments->fleet);
+    add_trace_option(*command, arguments->fleet);
     command->add_option("--streams", arguments->streams, "streams at a time, one run each")
         ->delimiter(',')
         ->check(CLI::Range(1, 64))

@@ -26,10 +26,20 @@ std::unique_ptr<FleetChain> open_chain(const FleetArguments& arguments,
         });
 }
 
+std::vector<std::string> track_names(const FleetChain& chain) {
+    std::vector<std::string> names;
+    for (const StageDescription& stage : chain.stages()) {
+        names.push_back(fmt::format("{}, {}", to_string(stage.spec.range), stage.where));
+    }
+    return names;
+}
+
 }  // namespace
 
 Coordinator::Coordinator(const FleetArguments& arguments, bool quiet, bool measured)
-    : directory_(checked_model(arguments.model, quiet)), tokenizer_(Tokenizer::open(directory_)) {
+    : trace_(open_trace(arguments.trace)),
+      directory_(checked_model(arguments.model, quiet)),
+      tokenizer_(Tokenizer::open(directory_)) {
     try {
         chat_template_.emplace(ChatTemplate::open(directory_));
     } catch (const Error& error) {
@@ -42,6 +52,9 @@ Coordinator::Coordinator(const FleetArguments& arguments, bool quiet, bool measu
     options.vocab_size = chain_->model_info().vocab_size;
     options.max_step_tokens = FleetOptions{}.max_step_tokens;
     options.max_sequences = arguments.max_sequences;
+    if (trace_ != nullptr) {
+        trace_->record(options, track_names(*chain_));
+    }
     engine_ = std::make_unique<Engine>(options);
     if (!measured) {
         engine_->start(*chain_);

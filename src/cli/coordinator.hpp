@@ -6,6 +6,7 @@
 
 #include "cli/fleet_options.hpp"
 #include "cli/measured_link.hpp"
+#include "cli/trace_file.hpp"
 #include "engine/engine.hpp"
 #include "fleet/fleet_chain.hpp"
 #include "text/chat_template.hpp"
@@ -41,6 +42,7 @@ public:
     const std::filesystem::path& model_directory() const { return directory_; }
 
 private:
+    const std::unique_ptr<TraceFile> trace_;  // first: refused before minutes of loading
     std::filesystem::path directory_;
     Tokenizer tokenizer_;
     std::optional<ChatTemplate> chat_template_;

@@ -77,6 +77,12 @@ void add_fleet_options(CLI::App& app, FleetArguments& arguments) {
                    "have a scale per 16]; 0: none, slower and closest to f32");
 }
 
+void add_trace_option(CLI::App& app, FleetArguments& arguments) {
+    app.add_option("--trace", arguments.trace,
+                   "write a timeline of stages and steps to this file, 1 GiB at most, for "
+                   "ui.perfetto.dev");
+}
+
 FleetOptions to_fleet_options(const FleetArguments& arguments,
                               const std::filesystem::path& directory) {
     FleetOptions options;

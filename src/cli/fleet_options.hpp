@@ -23,9 +23,13 @@ struct FleetArguments {
     std::string kv_precision = "u8";
     std::optional<std::uint32_t> dynamic_quantization;  // else by the model's weights
     std::uint32_t max_sequences = 64;                   // no flag: the benches lower it
+    std::string trace;                                  // file; empty: none
 };
 
 void add_fleet_options(CLI::App& app, FleetArguments& arguments);
+
+// --trace, for the commands that run one engine.
+void add_trace_option(CLI::App& app, FleetArguments& arguments);
 
 // Checks and translates; `directory` is the resolved MODEL. Throws Error naming the flag.
 FleetOptions to_fleet_options(const FleetArguments& arguments,

@@ -89,6 +89,7 @@ Examples
   shardline generate model --local-workers 2 --prompt "Hi" --temperature 0.8 --seed 7
   shardline generate model.gguf --raw --prompt "def fib(n):" --max-tokens 64 --json)");
     add_fleet_options(*command, arguments->fleet);
+    add_trace_option(*command, arguments->fleet);
     command->add_option("--prompt", arguments->prompt, "what to answer")->required();
     command->add_option("--max-tokens", arguments->max_tokens, "longest answer")
         ->check(CLI::PositiveNumber)

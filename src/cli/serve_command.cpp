@@ -65,6 +65,7 @@ then, with any OpenAI client,
   curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' \
     -d '{"messages":[{"role":"user","content":"Hello"}]}')");
     add_fleet_options(*command, arguments->fleet);
+    add_trace_option(*command, arguments->fleet);
     command
         ->add_option("--listen", arguments->listen,
                      "HOST:PORT; port 0 picks a free one; hosts beyond loopback need a key")

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,8 @@
 
 namespace shardline {
 
+struct StepRecord;
+
 struct EngineOptions {
     std::uint32_t num_blocks = 0;         // of every stage's pool, spare block included
     std::uint32_t max_context = 0;        // tokens per sequence, prompt and answer
@@ -20,6 +23,10 @@ struct EngineOptions {
     std::uint32_t max_step_tokens = 512;  // rows of a step
     std::uint32_t max_sequences = 64;     // running at a time
     std::uint32_t max_waiting = 128;      // queued beyond those; more is refused
+
+    // Told of every step that came back whole, on the engine's thread, which waits for it: it must
+    // be quick and not throw. Empty: nobody listens.
+    std::function<void(const StepRecord&)> on_step = nullptr;
 
     // Throws Error(kInvalidArgument) naming field, value and range.
     void validate() const;

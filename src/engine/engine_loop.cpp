@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "engine/step_timeline.hpp"
 
 namespace shardline {
 
@@ -135,6 +136,7 @@ void EngineLoop::cancel_idle_steps() {
 }
 
 void EngineLoop::absorb(StepResult result) {
+    const Clock::time_point returned = Clock::now();
     const auto place =
         std::find_if(in_flight_.begin(), in_flight_.end(),
                      [&](const StepInFlight& step) { return step.step == result.step; });
@@ -149,7 +151,7 @@ void EngineLoop::absorb(StepResult result) {
     const LogitsOutput logits(result.outputs, num_kept_rows, options_.vocab_size);
     const std::string fault = fault_of(result, logits);
     if (fault.empty()) {
-        count(result, step);
+        count(result, step, returned);
     } else if (!step.cancelled) {
         room_logger("engine")->warn("step {}, epoch {}: {}", to_number(result.step),
                                     to_number(result.epoch), fault);
@@ -157,6 +159,9 @@ void EngineLoop::absorb(StepResult result) {
     answer_probes(step.probes, fault.empty());
     for (const ScheduledSpan& span : step.spans) {
         absorb_span(span, fault, logits);
+    }
+    if (options_.on_step && fault.empty()) {
+        report(result, step, returned);
     }
 }
 
@@ -246,9 +251,10 @@ void EngineLoop::end(Sequence& sequence, const FinishEvent& finish) {
     send_finish(request, finish);
 }
 
-void EngineLoop::count(const StepResult& result, const StepInFlight& step) {
+void EngineLoop::count(const StepResult& result, const StepInFlight& step,
+                       Clock::time_point returned) {
     ++stats_.steps_done;
-    stats_.step_ms += milliseconds(Clock::now() - step.sent);
+    stats_.step_ms += milliseconds(returned - step.sent);
     stats_.step_rows.add(step.num_rows);
     std::uint32_t slowest_us = 0;
     for (const StageTiming& timing : result.timings) {
@@ -264,6 +270,26 @@ void EngineLoop::count(const StepResult& result, const StepInFlight& step) {
         stage.bytes_in += timing.bytes_in;
     }
     scheduler_.step_timed(step.num_rows, slowest_us / 1000.0);
+}
+
+// After the step's tokens were drawn: who has just got the last one no longer runs.
+void EngineLoop::report(const StepResult& result, const StepInFlight& step,
+                        Clock::time_point returned) {
+    std::uint32_t num_tokens = 0;  // a probe's row is nobody's
+    for (const ScheduledSpan& span : step.spans) {
+        num_tokens += span.num_tokens;
+    }
+    options_.on_step({.step = step.step,
+                      .num_rows = step.num_rows,
+                      .num_sequences = static_cast<std::uint32_t>(step.spans.size()),
+                      .num_prompt_tokens = step.num_prompt_tokens,
+                      .num_answer_tokens = num_tokens - step.num_prompt_tokens,
+                      .sent = step.sent,
+                      .returned = returned,
+                      .timings = result.timings,
+                      .num_running = scheduler_.num_running(),
+                      .num_waiting = scheduler_.num_waiting(),
+                      .num_blocks_used = scheduler_.blocks().num_used()});
 }
 
 void EngineLoop::send_steps() {
@@ -290,6 +316,10 @@ bool EngineLoop::send(ScheduledStep step) {
     in_flight.step = step.plan.step = StepId{next_step_};
     in_flight.num_rows = num_rows(step.plan);
     in_flight.num_kept_rows = static_cast<std::uint32_t>(step.plan.kept_rows.size());
+    for (const ScheduledSpan& span : step.spans) {
+        in_flight.num_prompt_tokens +=
+            std::min(span.num_tokens, span.sequence->num_unscheduled_prompt_tokens());
+    }
     in_flight.spans = step.spans;
     in_flight.sent = Clock::now();
     step.plan.epoch = *epoch_;

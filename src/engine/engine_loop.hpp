@@ -48,6 +48,7 @@ private:
         StepId step{};
         std::uint32_t num_rows = 0;
         std::uint32_t num_kept_rows = 0;
+        std::uint32_t num_prompt_tokens = 0;  // of the rows
         std::vector<ScheduledSpan> spans;
         std::vector<std::promise<bool>> probes;  // answered by this step
         Clock::time_point sent;
@@ -66,7 +67,8 @@ private:
     void sample(Sequence& sequence, std::span<const float> logits);
     void note_token(Sequence& sequence);
     void end(Sequence& sequence, const FinishEvent& finish);
-    void count(const StepResult& result, const StepInFlight& step);
+    void count(const StepResult& result, const StepInFlight& step, Clock::time_point returned);
+    void report(const StepResult& result, const StepInFlight& step, Clock::time_point returned);
 
     void send_steps();
     bool send(ScheduledStep step);
