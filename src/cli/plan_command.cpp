@@ -23,8 +23,10 @@ std::vector<WorkerProfile> profiles_of(const FleetOptions& options) {
     }
     std::vector<WorkerProfile> profiles;
     for (std::uint32_t i = 0; i < options.local_workers; ++i) {
-        profiles.push_back(
-            {fmt::format("local worker {}", i + 1), process_memory_bytes(options), 1.0});
+        WorkerProfile profile;
+        profile.name = fmt::format("local worker {}", i + 1);
+        profile.memory_bytes = process_memory_bytes(options);
+        profiles.push_back(std::move(profile));
     }
     return profiles;
 }

@@ -88,7 +88,7 @@ protected:
     }
 
     // All at once, on a new engine. Empty where one failed.
-    std::vector<std::vector<std::int64_t>> answers(const std::vector<std::uint32_t>& indices) {
+    std::vector<std::vector<std::int64_t>> answers(std::vector<Request> requests) {
         EngineOptions options;
         options.num_blocks = kPoolBlocks;
         options.max_context = kContext;
@@ -97,27 +97,34 @@ protected:
         engine.start(*stages_);
         stages_->serve(engine);
         std::vector<std::shared_ptr<RequestHandle>> handles;
-        for (const std::uint32_t index : indices) {
-            Request made = request(index);
+        for (Request& made : requests) {
             handles.push_back(made.handle);
+            for (const Fork& fork : made.forks) {
+                handles.push_back(fork.handle);
+            }
             EXPECT_EQ(engine.submit(std::move(made)), SubmitStatus::kAccepted);
         }
         std::vector<std::vector<std::int64_t>> texts;
         for (const auto& handle : handles) {
-            texts.emplace_back();
-            while (const auto event = handle->events.pop()) {
-                if (event->token) {
-                    texts.back().push_back(event->token->token);
-                }
-                if (event->finish) {
-                    EXPECT_EQ(event->finish->reason, FinishReason::kLength);
-                    break;
-                }
-            }
+            texts.push_back(answer(*handle));
         }
         stats_ = engine.stats();
         engine.stop();
         return texts;
+    }
+
+    static std::vector<std::int64_t> answer(RequestHandle& handle) {
+        std::vector<std::int64_t> tokens;
+        while (const auto event = handle.events.pop()) {
+            if (event->token) {
+                tokens.push_back(event->token->token);
+            }
+            if (event->finish) {
+                EXPECT_EQ(event->finish->reason, FinishReason::kLength);
+                break;
+            }
+        }
+        return tokens;
     }
 
     std::filesystem::path directory_;
@@ -127,11 +134,11 @@ protected:
 };
 
 TEST_P(EngineBits, CompanyCacheAndPreemptionLeaveNoTrace) {
-    std::vector<std::uint32_t> all;
+    std::vector<Request> all;
     std::vector<std::vector<std::int64_t>> alone;
     for (std::uint32_t index = 0; index < 16; ++index) {
-        all.push_back(index);
-        alone.push_back(answers({index}).front());
+        all.push_back(request(index));
+        alone.push_back(answers({request(index)}).front());
         EXPECT_EQ(stats_.preemptions + stats_.reused_tokens, 0U);
     }
     const auto together = answers(all);
@@ -139,6 +146,32 @@ TEST_P(EngineBits, CompanyCacheAndPreemptionLeaveNoTrace) {
     EXPECT_GT(stats_.reused_tokens, 0U);
     for (std::uint32_t index = 0; index < 16; ++index) {
         EXPECT_EQ(together[index], alone[index]) << "request " << index;
+    }
+}
+
+// Prompts that end on a block's end and within one.
+TEST_P(EngineBits, ForksAreAsAlone) {
+    for (const std::size_t prompt_tokens : {64, 75}) {
+        Request first = request(4);
+        first.prompt = random_tokens(prompt_tokens, vocab_size_, 5);
+        first.sampling.temperature = 0.8F;
+        const auto with_seed = [&](std::uint64_t seed) {
+            Request made = first;
+            made.sampling.seed = seed;
+            made.handle = std::make_shared<RequestHandle>(made.max_tokens);
+            return made;
+        };
+        std::vector<std::vector<std::int64_t>> alone;
+        Request all = with_seed(0);
+        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+            alone.push_back(answers({with_seed(seed)}).front());
+            if (seed > 0) {
+                const Request other = with_seed(seed);
+                all.forks.push_back({other.sampling, other.handle});
+            }
+        }
+        EXPECT_EQ(answers({all}), alone) << prompt_tokens << " tokens";
+        EXPECT_NE(alone[0], alone[1]);
     }
 }
 
