@@ -42,6 +42,14 @@ bench-serve: fixtures ## many streams over two workers, then over paced stages (
 	@build/release/shardline bench serve build/fixtures/tiny/llama-int8 --threads 1 \
 	    --pace 20ms,22ms,20ms+0.5ms/row --streams 1,3,24
 
+.PHONY: bench-peers
+bench-peers: fixtures ## many streams against GenAI and llama.cpp; the first run builds the latter
+	@scripts/bench_peers
+
+.PHONY: bench-load
+bench-load: fixtures ## a public load generator (aiperf) against the server
+	@scripts/bench_load
+
 .PHONY: release
 release: bootstrap ## build/release/shardline
 	@scripts/build release
