@@ -1,10 +1,11 @@
 """Shardline over two local workers against GenAI's ContinuousBatchingPipeline in one process."""
 
+import functools
 import json
 import pathlib
 
 from peers.processes import ROOT, SHARDLINE, output_of
-from peers.report import Comparison
+from peers.report import Comparison, measure_pair
 
 PROMPT_TOKENS = 32
 ANSWER_TOKENS = 64
@@ -12,12 +13,14 @@ TARGETS = {1: 1.0, 4: 1.15, 16: 1.3, 32: 1.3}  # streams: least ratio
 MODELS = ["smollm2-genai", "smollm2"]  # GenAI's import and ours, of the same file
 
 
-def measure_theirs(model: pathlib.Path, streams: int, seed: int) -> dict:
+def measure_theirs(model: pathlib.Path, streams: int, seed: int, facts: dict[str, str]) -> float:
     script = ROOT / "scripts/peers/genai_round.py"
     arguments = [model, streams, PROMPT_TOKENS, ANSWER_TOKENS, seed]
     # The last line: the runtime may say something of its own before.
     said = output_of([ROOT / "build/venv/bin/python", script, *arguments])
-    return json.loads(said.splitlines()[-1])
+    answer = json.loads(said.splitlines()[-1])
+    facts["GenAI"] = f"{answer['version']}, one process, u8 KV cache"
+    return answer["tokens_per_s"]
 
 
 def measure_ours(model: pathlib.Path, streams: int) -> float:
@@ -33,20 +36,20 @@ def measure_ours(model: pathlib.Path, streams: int) -> float:
 
 def compare(rounds: int, say, facts: dict[str, str]) -> list[Comparison]:
     """Each figure comes from a fresh process after a warm-up of its own, so that the other side
-    is not there at all. Who goes first changes from round to round."""
-    comparisons = {
-        (model, streams): Comparison(
-            f"{model}, {streams} stream{'s' if streams > 1 else ''}", "GenAI", target
-        )
-        for model in MODELS
-        for streams, target in TARGETS.items()
-    }
+    is not there at all."""
+    comparisons = []
+    for name in MODELS:
+        for streams, target in TARGETS.items():
+            title = f"{name}, {streams} stream{'s' if streams > 1 else ''}"
+            comparisons.append((name, streams, Comparison(title, "GenAI", target)))
     for number in range(rounds):
-        for (name, streams), comparison in comparisons.items():
+        for name, streams, comparison in comparisons:
             say(f"round {number + 1} of {rounds}: {comparison.name} against GenAI")
             model = ROOT / "build/models" / name
-            ours = measure_ours(model, streams) if number % 2 else None
-            theirs = measure_theirs(model, streams, number + 1)
-            comparison.add(ours or measure_ours(model, streams), theirs["tokens_per_s"])
-            facts["GenAI"] = theirs["version"]
-    return list(comparisons.values())
+            pair = measure_pair(
+                number,
+                functools.partial(measure_ours, model, streams),
+                functools.partial(measure_theirs, model, streams, number, facts),
+            )
+            comparison.add(*pair)
+    return [comparison for _, _, comparison in comparisons]

@@ -18,6 +18,7 @@ VOCABULARY = 49152  # of SmolLM2
 # As `shardline` has it: --kv-precision u8 and --dynamic-quantization 32 are passed to it.
 SETTINGS = {
     "KV_CACHE_PRECISION": "u8",
+    "KEY_CACHE_QUANT_MODE": "BY_TOKEN",
     "INFERENCE_PRECISION_HINT": "f32",
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": 32,
     "PERFORMANCE_HINT": "LATENCY",

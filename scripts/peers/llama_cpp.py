@@ -5,18 +5,18 @@ build/peers/llama_cpp.
 """
 
 import contextlib
+import functools
 import hashlib
 import os
 import pathlib
 import shutil
 import socket
 import subprocess
-import tarfile
 from collections.abc import Iterator
 
 from peers.http_load import run_load
 from peers.processes import ROOT, Server, running, shardline_serving
-from peers.report import Comparison
+from peers.report import Comparison, measure_pair
 
 PACKAGE = "llama-cpp-python"
 VERSION = "0.3.36"
@@ -65,10 +65,9 @@ def fetch_source(say) -> pathlib.Path:
         raise RuntimeError(f"{archive} is damaged: sha256 {digest}, not {SHA256}; delete it")
     unpacked = HOME / "source.part"
     shutil.rmtree(unpacked, ignore_errors=True)
-    with tarfile.open(archive) as tar:
-        tar.extractall(unpacked, filter="data")
-    (unpacked / archive.name.removesuffix(".tar.gz")).rename(source)
-    shutil.rmtree(unpacked)
+    unpacked.mkdir()
+    subprocess.run(["tar", "-xzf", archive, "-C", unpacked, "--strip-components=1"], check=True)
+    unpacked.rename(source)
     return source
 
 
@@ -98,7 +97,8 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def llama_serving(programs: pathlib.Path) -> Iterator[tuple[list[Server], str]]:
-    """All layers on the two RPC servers, each with all cores; a slot for each stream."""
+    """All layers on the two RPC servers, each with all cores; a slot for each stream. Prompts are
+    not kept for later, as none comes twice."""
     threads = len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
         servers, addresses = [], []
@@ -106,13 +106,13 @@ def llama_serving(programs: pathlib.Path) -> Iterator[tuple[list[Server], str]]:
             port = free_port()
             command = [programs / "ggml-rpc-server", "-H", "127.0.0.1", "-p", port, "-t", threads]
             server = stack.enter_context(running(command, LOGS / f"llama_rpc_{number}.log"))
-            server.wait_for(r"(endpoint\s*:)")
+            server.wait_until_open(port)
             servers.append(server)
             addresses.append(f"127.0.0.1:{port}")
         command = [programs / "llama-server", "--host", "127.0.0.1", "--port", "0", "-m", GGUF]
         command += ["--rpc", ",".join(addresses), "--device", "RPC0,RPC1", "-ngl", "all"]
         command += ["-np", STREAMS, "-c", STREAMS * CONTEXT_PER_STREAM, "-t", threads]
-        command += ["-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0", "--no-webui"]
+        command += ["-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0", "--cache-ram", 0, "--no-webui"]
         server = stack.enter_context(running(command, LOGS / "llama_server.log"))
         servers.append(server)
         yield servers, server.wait_for(r"listening on (http://127\.0\.0\.1:\d+)")
@@ -144,11 +144,13 @@ def compare(rounds: int, say, facts: dict[str, str]) -> list[Comparison]:
     ):
         for number in range(rounds + 1):  # the first is the warm-up
             say(f"round {number} of {rounds}: {comparison.name} against llama.cpp")
-            ours = measure(our_url, llama, 2 * number) if number % 2 else None
-            theirs = measure(their_url, [shardline], 2 * number + 1)
-            ours = ours or measure(our_url, llama, 2 * number)
+            pair = measure_pair(
+                number,
+                functools.partial(measure, our_url, llama, 2 * number),
+                functools.partial(measure, their_url, [shardline], 2 * number + 1),
+            )
             if number > 0:
-                comparison.add(ours, theirs)
+                comparison.add(*pair)
     return [comparison]
 
 

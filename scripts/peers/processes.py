@@ -5,9 +5,10 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHARDLINE = ROOT / "build/release/shardline"
@@ -33,13 +34,29 @@ class Server:
 
     def wait_for(self, pattern: str) -> str:
         """The first group of the first match in what the process has said."""
+
+        def said() -> str | None:
+            found = re.search(pattern, self.log.read_text(errors="replace"))
+            return found.group(1) if found else None
+
+        return self._wait(said)
+
+    def wait_until_open(self, port: int) -> None:
+        """For a process that keeps its words in a buffer."""
+
+        def is_open() -> bool:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        self._wait(is_open)
+
+    def _wait(self, ready: Callable):
         deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
+        ended = False
+        while not ended and time.monotonic() < deadline:
             ended = self.process.poll() is not None
-            if found := re.search(pattern, self.log.read_text(errors="replace")):
-                return found.group(1)
-            if ended:
-                break
+            if answer := ready():
+                return answer
             time.sleep(0.05)
         tail = self.log.read_text(errors="replace")[-2000:]
         raise RuntimeError(f"{self.name} does not serve; its last words:\n{tail}")

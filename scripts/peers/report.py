@@ -4,6 +4,7 @@ import dataclasses
 import json
 import statistics
 import sys
+from collections.abc import Callable
 
 
 @dataclasses.dataclass
@@ -37,6 +38,17 @@ class Comparison:
             "met": None if self.target is None else ratio >= self.target,
             "simulated": False,
         }
+
+
+def measure_pair(
+    number: int, ours: Callable[[], float], theirs: Callable[[], float]
+) -> tuple[float, float]:
+    """Both measured, one right after the other; who goes first changes from round to round."""
+    if number % 2:
+        first = ours()
+        return first, theirs()
+    second = theirs()
+    return ours(), second
 
 
 def judgement(row: dict) -> str:
