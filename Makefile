@@ -37,7 +37,8 @@ bench: fixtures ## speed and memory as ratios in one run
 	@build/release/shardline bench step build/models/smollm2
 
 .PHONY: bench-serve
-bench-serve: fixtures ## many streams over two workers, then over paced stages (simulated)
+bench-serve: fixtures ## the engine alone, many streams over two workers, then over paced stages
+	@build/release/shardline bench engine
 	@build/release/shardline bench serve build/models/smollm2 --local-workers 2
 	@build/release/shardline bench serve build/fixtures/tiny/llama-int8 --threads 1 \
 	    --pace 20ms,22ms,20ms+0.5ms/row --streams 1,3,24

@@ -7,7 +7,13 @@ Command add_bench_command(CLI::App& app) {
     bench->require_subcommand(1);
     const Command step = add_bench_step_command(*bench);
     const Command serve = add_bench_serve_command(*bench);
-    return {bench, [step, serve] { return step.app->parsed() ? step.run() : serve.run(); }};
+    const Command engine = add_bench_engine_command(*bench);
+    return {bench, [step, serve, engine] {
+                const Command& parsed = step.app->parsed()    ? step
+                                        : serve.app->parsed() ? serve
+                                                              : engine;
+                return parsed.run();
+            }};
 }
 
 }  // namespace shardline

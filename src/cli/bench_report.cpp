@@ -51,6 +51,15 @@ std::optional<bool> BenchRow::met() const {
     return at_most ? judged <= *target : judged >= *target;
 }
 
+BenchRow measured(std::string name, double value, std::string unit, bool simulated) {
+    BenchRow row;
+    row.name = std::move(name);
+    row.value = value;
+    row.unit = std::move(unit);
+    row.simulated = simulated;
+    return row;
+}
+
 void print_bench(const std::vector<BenchRow>& rows, bool json) {
     if (!json) {
         std::for_each(rows.begin(), rows.end(), print_row);

@@ -21,6 +21,9 @@ struct BenchRow {
     std::optional<bool> met() const;
 };
 
+// One without a yardstick; what it is judged by is set on it.
+BenchRow measured(std::string name, double value, std::string unit, bool simulated);
+
 void print_bench(const std::vector<BenchRow>& rows, bool json);
 
 // The value below which `share` (0 to 1) of them lie; 0 for none.

@@ -152,14 +152,7 @@ void measure_round(Bench& bench, const Load& load, StreamsResult& result) {
 }
 
 BenchRow row(const Bench& bench, std::string name, double value, std::string unit) {
-    return {.name = std::move(name),
-            .value = value,
-            .unit = std::move(unit),
-            .yardstick = "",
-            .ratio = std::nullopt,
-            .target = std::nullopt,
-            .at_most = false,
-            .simulated = bench.simulated()};
+    return measured(std::move(name), value, std::move(unit), bench.simulated());
 }
 
 // Judged against a value measured in the same run, which it may reach `target` times at most.

@@ -23,6 +23,7 @@ Command add_chat_command(CLI::App& app);
 Command add_bench_command(CLI::App& app);
 Command add_bench_step_command(CLI::App& bench);
 Command add_bench_serve_command(CLI::App& bench);
+Command add_bench_engine_command(CLI::App& bench);
 Command add_doctor_command(CLI::App& app);
 Command add_fleet_command(CLI::App& app);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "cli/submission.hpp"
 #include "text/token_text.hpp"
 
 namespace shardline {
@@ -20,24 +21,11 @@ double ms_since(Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-void submit(Coordinator& coordinator, Request request) {
-    const SubmitResult result = coordinator.engine().submit(std::move(request));
-    switch (result.status) {
-        case SubmitStatus::kAccepted: return;
-        case SubmitStatus::kQueueFull: throw Error(ErrorCode::kResourceExhausted, result.reason);
-        case SubmitStatus::kChainDown: throw Error(ErrorCode::kUnavailable, result.reason);
-        case SubmitStatus::kTooLong: throw Error(ErrorCode::kInvalidArgument, result.reason);
-    }
-}
-
 std::string finish_name(const FinishEvent& finish) {
-    switch (finish.reason) {
-        case FinishReason::kStop: return "stop";
-        case FinishReason::kLength: return "length";
-        case FinishReason::kCancelled: return "cancelled";
-        case FinishReason::kError: break;
-    }
-    throw Error(finish.error_code, finish.error);
+    throw_if_failed(finish);
+    return finish.reason == FinishReason::kStop     ? "stop"
+           : finish.reason == FinishReason::kLength ? "length"
+                                                    : "cancelled";
 }
 
 }  // namespace
@@ -66,13 +54,14 @@ Generation generate(Coordinator& coordinator, std::vector<std::int64_t> prompt,
         on_text(piece);
     };
     const auto start = Clock::now();
-    submit(coordinator, {.id = RequestId{1},
-                         .prompt = std::move(prompt),
-                         .max_tokens = options.max_tokens,
-                         .stop_tokens = options.ignore_eos ? std::vector<std::int64_t>{}
-                                                           : coordinator.model_info().eos_token_ids,
-                         .sampling = options.sampling,
-                         .handle = handle});
+    submit_or_throw(coordinator.engine(),
+                    {.id = RequestId{1},
+                     .prompt = std::move(prompt),
+                     .max_tokens = options.max_tokens,
+                     .stop_tokens = options.ignore_eos ? std::vector<std::int64_t>{}
+                                                       : coordinator.model_info().eos_token_ids,
+                     .sampling = options.sampling,
+                     .handle = handle});
     while (true) {
         const auto event = handle->events.pop_for(kPoll);
         if (stopped()) {

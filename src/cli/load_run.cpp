@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "cli/submission.hpp"
 
 namespace shardline {
 
@@ -23,14 +24,6 @@ constexpr std::uint32_t kMaxTokens = 1U << 20;
 
 double ms_between(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double, std::milli>(to - from).count();
-}
-
-void submit(Engine& engine, Request request) {
-    const SubmitResult result = engine.submit(std::move(request));
-    if (result.status != SubmitStatus::kAccepted) {
-        throw Error(ErrorCode::kResourceExhausted,
-                    fmt::format("the engine refuses a request: {}", result.reason));
-    }
 }
 
 // Where the clients' threads put what they saw, and the first failure.
@@ -68,16 +61,14 @@ private:
         request.handle = std::make_shared<RequestHandle>(answer_tokens);
         const auto handle = request.handle;
         const auto begin = Clock::now();
-        submit(engine_, std::move(request));
+        submit_or_throw(engine_, std::move(request));
         std::vector<Clock::time_point> tokens;
         while (const auto event = handle->events.pop()) {
             if (event->token) {
                 tokens.push_back(Clock::now());
             }
             if (event->finish) {
-                if (event->finish->reason == FinishReason::kError) {
-                    throw Error(event->finish->error_code, event->finish->error);
-                }
+                throw_if_failed(*event->finish);
                 break;
             }
         }
