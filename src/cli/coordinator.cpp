@@ -52,6 +52,7 @@ Coordinator::Coordinator(const FleetArguments& arguments, bool quiet, bool measu
     options.vocab_size = chain_->model_info().vocab_size;
     options.max_step_tokens = FleetOptions{}.max_step_tokens;
     options.max_sequences = arguments.max_sequences;
+    options.reuse_answers = arguments.reuse_answers;
     if (trace_ != nullptr) {
         trace_->record(options, track_names(*chain_));
     }

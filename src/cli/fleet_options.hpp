@@ -23,6 +23,7 @@ struct FleetArguments {
     std::string kv_precision = "u8";
     std::optional<std::uint32_t> dynamic_quantization;  // else by the model's weights
     std::uint32_t max_sequences = 64;                   // no flag: the benches lower it
+    bool reuse_answers = false;                         // see EngineOptions
     std::string trace;                                  // file; empty: none
 };
 

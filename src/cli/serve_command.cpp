@@ -66,6 +66,9 @@ then, with any OpenAI client,
     -d '{"messages":[{"role":"user","content":"Hello"}]}')");
     add_fleet_options(*command, arguments->fleet);
     add_trace_option(*command, arguments->fleet);
+    command->add_flag("--reuse-answers", arguments->fleet.reuse_answers,
+                      "let a prompt that repeats an answer begin with its KV: turns of a "
+                      "conversation start sooner, their bits depend on what came before");
     command
         ->add_option("--listen", arguments->listen,
                      "HOST:PORT; port 0 picks a free one; hosts beyond loopback need a key")

@@ -31,8 +31,9 @@ struct SequenceBlocks {
 //      ├── content unknown ┘
 //      └── evicted ◄── cached: content known, held by nobody; the least recently used goes first
 //
-// Only whole blocks of a prompt become known: the KV of an answer's token differs in bits from that
-// of the same token in a prompt (docs/decisions, rule 3). Workers hear nothing of any of this.
+// The scheduler makes only whole blocks of prompts known, unless told otherwise: the KV of an
+// answer's token differs in bits from that of the same token in a prompt (docs/decisions, rule 3).
+// Workers hear nothing of any of this.
 // Owned by the scheduler, called from the engine's thread.
 class BlockManager final {
 public:
@@ -49,7 +50,7 @@ public:
     // not enough that are free or cached.
     bool grow(SequenceBlocks& sequence, std::uint64_t num_positions);
 
-    // The blocks that `computed`, the beginning of the sequence's prompt, fills: from now on
+    // The blocks that `computed`, the beginning of the sequence's tokens, fills: from now on
     // others with the same beginning and owner may have them. Their steps have come back.
     void remember(SequenceBlocks& sequence, std::uint64_t owner,
                   std::span<const std::int64_t> computed);

@@ -23,6 +23,10 @@ struct EngineOptions {
     std::uint32_t max_step_tokens = 512;  // rows of a step
     std::uint32_t max_sequences = 64;     // running at a time
     std::uint32_t max_waiting = 128;      // queued beyond those; more is refused
+    // An answer's blocks serve later prompts that go on from it, not only a prompt's. A turn of a
+    // conversation starts sooner, but a token computed alone differs in its last bits from the same
+    // one computed in a prompt, so answers may differ from those of an empty cache.
+    bool reuse_answers = false;
 
     // Told of every step that came back whole, on the engine's thread, which waits for it: it must
     // be quick and not throw. Empty: nobody listens.

@@ -28,7 +28,7 @@ double milliseconds(std::chrono::nanoseconds time) {
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
     return {options.num_blocks, options.max_context, options.max_step_tokens,
-            options.max_sequences};
+            options.max_sequences, options.reuse_answers};
 }
 
 }  // namespace
@@ -61,6 +61,16 @@ void EngineLoop::handle(Mail& mail) {
     }
     scheduler_.admit();
     send_steps();
+    check_when_idle();
+}
+
+// The moment when nothing may be left over, and when looking costs nobody anything.
+void EngineLoop::check_when_idle() {
+    const bool idle = scheduler_.num_running() + scheduler_.num_waiting() == 0;
+    if (idle && !was_idle_) {
+        scheduler_.check_integrity();
+    }
+    was_idle_ = idle;
 }
 
 std::optional<std::chrono::milliseconds> EngineLoop::patience() const {

@@ -55,6 +55,7 @@ private:
         bool cancelled = false;
     };
 
+    void check_when_idle();
     void apply(const ChainNews& news);
     void end_cancelled();
     void cancel_idle_steps();
@@ -86,6 +87,7 @@ private:
     std::string down_reason_;                 // when there is none
     std::optional<Clock::time_point> refused_since_;
     std::uint64_t next_step_ = 1;
+    bool was_idle_ = true;
     bool ended_in_flight_ = false;  // some step may have nobody waiting for it
     EngineStats stats_;
 };

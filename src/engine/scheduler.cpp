@@ -282,9 +282,11 @@ void Scheduler::step_computed(const ScheduledSpan& span) {
     Sequence& sequence = *span.sequence;
     // Results come in any order, so only when all are there is it certain what was computed.
     if (sequence.status == SequenceStatus::kRunning && sequence.num_steps_in_flight == 1) {
-        const std::uint32_t computed =
-            std::min(sequence.num_scheduled_tokens, sequence.num_prompt_tokens);
-        blocks_.remember(sequence.kv, sequence.request.owner, sequence.prompt().first(computed));
+        const std::uint32_t of_use =
+            options_.reuse_answers ? sequence.num_tokens() : sequence.num_prompt_tokens;
+        const std::uint32_t computed = std::min(sequence.num_scheduled_tokens, of_use);
+        blocks_.remember(sequence.kv, sequence.request.owner,
+                         std::span(sequence.tokens).first(computed));
     }
 }
 

@@ -35,6 +35,7 @@ struct SchedulerOptions {
     std::uint32_t max_context = 0;      // tokens per sequence; the pool holds at least one such
     std::uint32_t max_step_tokens = 0;  // rows of a step, at least kLeastStepTokens
     std::uint32_t max_sequences = 0;    // running at a time
+    bool reuse_answers = false;         // see EngineOptions
 };
 
 // Who runs and what the next step computes. Keeps two of the three rules of bit-reproducibility

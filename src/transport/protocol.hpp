@@ -18,7 +18,7 @@ inline constexpr std::chrono::milliseconds kHeartbeatPeriod{500};
 
 // A worker from which nothing was heard for so long is lost. With the period of the heartbeat and
 // of the check this stays well below the five seconds after which clients want to know.
-inline constexpr std::chrono::milliseconds kHeartbeatLost{2000};
+inline constexpr std::chrono::milliseconds kHeartbeatLost{3000};
 
 // TCP connect, TLS handshake and hello; a peer that is silent for so long is closed.
 inline constexpr std::chrono::milliseconds kConnectTimeout{4000};

@@ -54,6 +54,22 @@ TEST(EngineMemory, AnAnswerIsNotReusedAsAPrompt) {
     EXPECT_GT(rig.engine().stats().reused_tokens, 64U + 96U);
 }
 
+// Asked for: the next turn begins where the answer ended, all but its last block.
+TEST(EngineMemory, AnAnswerIsReusedWhereBitsMayDiffer) {
+    EngineOptions options;
+    options.reuse_answers = true;
+    EngineRig rig(options);
+    Request turn = toy_request(64, 70, 1);
+    const Answer answer = rig.ask(turn);
+    EXPECT_EQ(answer.tokens, rig.expected(turn)) << "from an empty cache";
+    turn.prompt.insert(turn.prompt.end(), answer.tokens.begin(), answer.tokens.end());
+    turn.prompt.push_back(5);
+    turn.handle = std::make_shared<RequestHandle>(turn.max_tokens);
+    EXPECT_EQ(rig.ask(turn).finish.reason, FinishReason::kLength);
+    EXPECT_EQ(rig.engine().stats().reused_tokens, 128U);
+    rig.expect_idle();
+}
+
 TEST(EngineMemory, NothingOutlivesTheChain) {
     EngineRig rig;
     const Request request = toy_request(100, 5, 1);
