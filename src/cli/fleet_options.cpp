@@ -64,6 +64,9 @@ void add_fleet_options(CLI::App& app, FleetArguments& arguments) {
                    "directory made by `shardline fleet`; needed with --workers");
     app.add_option("--memory", arguments.memory,
                    "what this machine's processes may use, as in 6GiB [most of what is free]");
+    app.add_option("--kv-cache", arguments.kv_cache,
+                   "most memory each process gives to KV blocks, as in 512MiB [what all requests "
+                   "at their longest need, if it fits]");
     app.add_option("--device", arguments.device, "OpenVINO device of this machine's stages")
         ->capture_default_str();
     app.add_option("--threads", arguments.threads, "threads per process [all cores]");
@@ -98,6 +101,7 @@ FleetOptions to_fleet_options(const FleetArguments& arguments,
     options.device = arguments.device;
     options.num_threads = arguments.threads;
     options.memory_bytes = arguments.memory.empty() ? 0 : parse_bytes(arguments.memory);
+    options.kv_cache_bytes = arguments.kv_cache.empty() ? 0 : parse_bytes(arguments.kv_cache);
     options.max_context = arguments.context;
     options.max_sequences = arguments.max_sequences;
     if (!arguments.credentials.empty()) {

@@ -17,6 +17,7 @@ struct FleetArguments {
     std::uint32_t keep_layers = 0;
     std::string credentials;  // directory; needed with --workers
     std::string memory;       // "6GiB"; empty: what is free, less a margin
+    std::string kv_cache;     // "512MiB"; empty: what is useful and fits
     std::string device = "CPU";
     std::uint32_t threads = 0;
     std::uint32_t context = 0;

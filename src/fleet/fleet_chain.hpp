@@ -26,7 +26,8 @@ struct FleetOptions {
     std::string device = "CPU";
     std::uint32_t num_threads = 0;   // per process; 0: all cores
     std::uint64_t memory_bytes = 0;  // for this host's processes together; 0: most of what is free
-    std::uint32_t max_context = 0;   // tokens per sequence; 0: the model's own
+    std::uint64_t kv_cache_bytes = 0;  // most for the KV blocks of each stage; 0: what is useful
+    std::uint32_t max_context = 0;     // tokens per sequence; 0: the model's own
     std::uint32_t max_step_tokens = 512;
     std::uint32_t max_sequences = 64;
 

@@ -34,9 +34,24 @@ std::uint32_t useful_blocks(const FleetOptions& options, std::uint32_t max_conte
         std::min<std::uint64_t>(per_sequence * options.max_sequences + 1, 1U << 24));
 }
 
-std::uint32_t blocks_for(const ModelSource& source, const StageSpec& spec,
-                         std::uint64_t memory_bytes) {
-    return blocks_that_fit(stage_footprint(source.directory(), spec), memory_bytes);
+std::uint32_t blocks_for(const ModelSource& source, const FleetOptions& options,
+                         const StageSpec& spec, std::uint64_t memory_bytes) {
+    constexpr std::uint64_t kMinBlocks = 2;  // the spare one and one to work with
+    const StageFootprint footprint = stage_footprint(source.directory(), spec);
+    const std::uint32_t fit = blocks_that_fit(footprint, memory_bytes);
+    if (options.kv_cache_bytes == 0 || footprint.kv_bytes_per_block == 0) {
+        return fit;
+    }
+    const std::uint64_t wanted = options.kv_cache_bytes / footprint.kv_bytes_per_block;
+    if (wanted < kMinBlocks) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    fmt::format("--kv-cache of {} bytes is less than the two KV blocks of {} bytes "
+                                "that a stage of {} layers needs; give at least {} bytes",
+                                options.kv_cache_bytes, footprint.kv_bytes_per_block,
+                                spec.range.layers.last - spec.range.layers.first,
+                                kMinBlocks * footprint.kv_bytes_per_block));
+    }
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, fit));
 }
 
 PlanInput plan_input(const ModelSource& source, const FleetOptions& options, const StageSpec& spec,
@@ -56,7 +71,7 @@ PlanInput plan_input(const ModelSource& source, const FleetOptions& options, con
 FleetPlan plan_one_process(const ModelSource& source, const FleetOptions& options, FleetPlan plan,
                            std::uint64_t memory_bytes) {
     plan.first.range = {{0, source.info().num_layers}, true, true};
-    plan.num_blocks = std::min(blocks_for(source, plan.first, memory_bytes),
+    plan.num_blocks = std::min(blocks_for(source, options, plan.first, memory_bytes),
                                useful_blocks(options, plan.max_context));
     plan.first.num_blocks = plan.num_blocks;
     return plan;
@@ -140,10 +155,10 @@ FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
     }
     plan.placement = plan_placement(plan_input(source, options, common, workers));
     plan.first.range = {{0, options.keep_layers}, true, false};
-    plan.num_blocks =
-        std::min({plan.placement.num_blocks, useful_blocks(options, plan.max_context),
-                  options.keep_layers > 0 ? blocks_for(source, plan.first, coordinator_memory_bytes)
-                                          : plan.placement.num_blocks});
+    plan.num_blocks = std::min(
+        {plan.placement.num_blocks, useful_blocks(options, plan.max_context),
+         options.keep_layers > 0 ? blocks_for(source, options, plan.first, coordinator_memory_bytes)
+                                 : plan.placement.num_blocks});
     for (const StagePlacement& stage : plan.placement.stages) {
         StageSpec spec = common;
         spec.range = {stage.layers, false, false};
@@ -153,8 +168,8 @@ FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
     plan.remote.back().keeps_rows = true;
     // The placement shared out by layer; what a worker will really need, it computes itself.
     for (std::size_t i = 0; i < plan.remote.size(); ++i) {
-        plan.num_blocks =
-            std::min(plan.num_blocks, blocks_for(source, plan.remote[i], workers[i].memory_bytes));
+        plan.num_blocks = std::min(
+            plan.num_blocks, blocks_for(source, options, plan.remote[i], workers[i].memory_bytes));
     }
     plan.first.num_blocks = plan.num_blocks;
     for (StageSpec& spec : plan.remote) {

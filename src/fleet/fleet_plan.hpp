@@ -41,7 +41,8 @@ std::vector<WorkerProfile> describe_workers(const std::vector<std::string>& addr
 // What every stage has in common; range, blocks and device are still to be set.
 StageSpec common_spec(const ModelSource& source, const FleetOptions& options);
 
-// Pure but for reading the graph. Throws Error naming hosts and bytes when nothing fits.
+// Pure but for reading the graph. Throws Error naming hosts and bytes when nothing fits, or when
+// kv_cache_bytes do not hold two blocks of some stage.
 FleetPlan plan_fleet(const ModelSource& source, const FleetOptions& options,
                      const std::vector<WorkerProfile>& workers,
                      std::uint64_t coordinator_memory_bytes);

@@ -54,6 +54,9 @@ def test_unknown_flag_and_missing_model_are_usage_errors(model: Path) -> None:
     assert run("generate", model, "--prompt", "x", "--no-such-flag").returncode == 2
     assert run("generate").returncode == 2
     assert run("generate", model, "--prompt", "x", "--memory", "6 bananas").returncode == 2
+    too_small = run("generate", model, "--prompt", "x", "--kv-cache", "1KiB")
+    assert too_small.returncode == 2
+    assert "--kv-cache of 1024 bytes" in too_small.stderr
 
 
 def test_missing_files_are_named() -> None:
