@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 TEST_ENV := scripts/test_env
 FUZZ_SECONDS ?= 60
+SOAK_SECONDS ?= 600
 # Those with threads of ours and without OpenVINO, in which the thread sanitizer cannot see.
 TSAN_TESTS := base_test engine_test stage_worker_test transport_test transport_test_worker
 
@@ -31,6 +32,10 @@ test-fast: fixtures ## the tests of the rooms only, in two minutes
 test-slow: fixtures ## the tests that need large models or much time
 	@scripts/fixtures --slow
 	@$(TEST_ENV) ctest --preset slow
+
+.PHONY: soak
+soak: fixtures ## 32 clients that come and go against a small KV pool for SOAK_SECONDS (600)
+	@$(TEST_ENV) build/venv/bin/python tests/e2e/soak.py --seconds $(SOAK_SECONDS)
 
 .PHONY: bench
 bench: fixtures ## speed and memory as ratios in one run

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import httpx2
 import openai
@@ -46,6 +47,19 @@ class Server:
         return False
 
 
+def children_of(pid: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == pid and fields[0] != "Z":
+                found.append(int(entry.name))
+    return sorted(found)
+
+
 def needed(variable: str) -> str:
     path = os.environ.get(variable, "")
     if not path or not Path(path).exists():
@@ -67,16 +81,18 @@ def read_serving_line(process: subprocess.Popen[bytes]) -> re.Match[str]:
     raise AssertionError(f"no serving line; exit code {process.poll()}, stdout {text!r}")
 
 
-def start_server(*options: str) -> Server:
+def start_server(
+    *options: str, model: str | Path | None = None, log: IO[bytes] | None = None
+) -> Server:
     command = [
         needed("SHARDLINE_BIN"),
         "serve",
-        needed("SHARDLINE_SMOLLM2"),
+        model or needed("SHARDLINE_SMOLLM2"),
         "--listen",
         "127.0.0.1:0",
         *options,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
     try:
         found = read_serving_line(process)
     except BaseException:

@@ -12,23 +12,10 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-from conftest import Server, start_server, stop_server
+from conftest import Server, children_of, start_server, stop_server
 
 NOTICE_SECONDS = 5.0  # until clients hear of a lost worker
 RETURN_SECONDS = 60.0  # until the service is back on its own
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return sorted(found)
 
 
 @pytest.fixture
