@@ -1,6 +1,7 @@
 #include "stage/least_rows.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace shardline {
 
@@ -12,6 +13,16 @@ std::uint32_t least_rows(std::uint32_t most,
         --least;
     }
     return least;
+}
+
+std::uint32_t filled_up_rows(std::uint32_t rows, std::uint32_t most) {
+    constexpr std::uint32_t kEverySizeUpTo = 32;
+    constexpr std::uint32_t kSizesPerDoubling = 8;
+    if (rows <= kEverySizeUpTo) {
+        return rows;
+    }
+    const std::uint32_t apart = std::bit_floor(rows - 1) / kSizesPerDoubling;
+    return std::max(rows, std::min(most, (rows + apart - 1) / apart * apart));
 }
 
 }  // namespace shardline

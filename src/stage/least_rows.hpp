@@ -17,4 +17,10 @@ inline constexpr std::uint32_t kMostProbedRows = 8;
 std::uint32_t least_rows(std::uint32_t most,
                          const std::function<std::string(std::uint32_t)>& first_row);
 
+// A device makes kernels for every number of rows that it meets and keeps them, a megabyte or two
+// each time (some 700 MiB for a toy model that has met 440 sizes). So steps are filled up to one of
+// few sizes: all up to 32, from there eight between powers of two. Given is how many rows a step of
+// `rows` computes, at most `most`.
+std::uint32_t filled_up_rows(std::uint32_t rows, std::uint32_t most);
+
 }  // namespace shardline

@@ -51,6 +51,7 @@ private:
     Activations made_up_rows(std::size_t rows) const;
     const std::vector<std::uint32_t>& all_rows(std::size_t rows);
     std::size_t rows_given(const StepPlan& plan, const Activations& activations) const;
+    std::size_t num_companions(std::size_t rows) const;
     void bind_activations(const Activations& activations, std::size_t rows, std::size_t companions);
     void write_tables(const StepPlan& plan, const std::vector<std::uint32_t>& kept,
                       std::size_t companions);
@@ -164,8 +165,9 @@ void PagedExecutor::write_tables(const StepPlan& plan, const std::vector<std::ui
         values_.add_empty_span();
     }
     kept_ = kept;
-    if (!kept.empty() && kept.size() < least_kept_) {
-        kept_.resize(least_kept_, kept.front());
+    if (!kept.empty()) {
+        const auto num_kept = static_cast<std::uint32_t>(kept.size());
+        kept_.resize(std::max(least_kept_, filled_up_rows(num_kept, spec_.max_rows)), kept.front());
     }
     const auto write = [](Table& table, const auto& values) {
         table.tensor.set_shape(shape_of_rows(table.shape, values.size()));
@@ -239,11 +241,16 @@ const std::vector<std::uint32_t>& PagedExecutor::all_rows(std::size_t rows) {
     return all_rows_;
 }
 
+std::size_t PagedExecutor::num_companions(std::size_t rows) const {
+    const auto given = static_cast<std::uint32_t>(rows);
+    return given == 0 ? 0 : std::max(least_rows_, filled_up_rows(given, spec_.max_rows)) - given;
+}
+
 // Gives the rows of the outputs: kept ones where the graph gathers, else all; after them come
 // those of companions.
 std::size_t PagedExecutor::compute(const StepPlan& plan, const Activations& activations,
                                    const std::vector<std::uint32_t>& kept, std::size_t rows) {
-    const std::size_t companions = rows > 0 && rows < least_rows_ ? least_rows_ - rows : 0;
+    const std::size_t companions = num_companions(rows);
     bind_activations(activations, rows, companions);
     try {
         pool_.copy(plan.copy_blocks);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <vector>
 
 namespace shardline {
@@ -37,6 +38,30 @@ TEST(LeastRows, AnOlderAgreementDoesNotCount) {
 TEST(LeastRows, NeverMoreThanAStepHolds) {
     EXPECT_EQ(least_rows(3, kernels_from({2, 4, 5})), 2U);
     EXPECT_EQ(least_rows(1, kernels_from({2})), 1U);
+}
+
+TEST(FilledUpRows, FewSizesAndLittleFilling) {
+    constexpr std::uint32_t kMost = 512;
+    std::set<std::uint32_t> sizes;
+    for (std::uint32_t rows = 1; rows <= kMost; ++rows) {
+        const std::uint32_t filled = filled_up_rows(rows, kMost);
+        EXPECT_GE(filled, rows);
+        EXPECT_LE(filled, kMost);
+        EXPECT_LE(filled - rows, rows / 8) << rows;
+        EXPECT_EQ(filled_up_rows(filled, kMost), filled);
+        sizes.insert(filled);
+    }
+    EXPECT_EQ(sizes.size(), 32U + 4 * 8);
+    EXPECT_EQ(filled_up_rows(33, kMost), 36U);
+    EXPECT_EQ(filled_up_rows(64, kMost), 64U);
+    EXPECT_EQ(filled_up_rows(65, kMost), 72U);
+    EXPECT_EQ(filled_up_rows(481, kMost), 512U);
+}
+
+TEST(FilledUpRows, NeverMoreThanAStepHolds) {
+    EXPECT_EQ(filled_up_rows(490, 500), 500U);
+    EXPECT_EQ(filled_up_rows(600, 500), 600U) << "not this function's to refuse";
+    EXPECT_EQ(filled_up_rows(0, 500), 0U);
 }
 
 }  // namespace
