@@ -6,19 +6,16 @@
 
 namespace shardline {
 
-namespace {
-
-std::uint64_t hash_of(std::uint64_t owner, ContentId before, std::span<const std::int64_t> tokens) {
+std::uint64_t PrefixIndex::hash_of(std::uint64_t owner, ContentId before,
+                                   std::span<const std::int64_t> tokens) const {
     constexpr std::uint64_t kFactor = 0x9E3779B97F4A7C15ULL;
     std::uint64_t hash = owner * kFactor ^ to_number(before);
     for (const std::int64_t token : tokens) {
         hash = (hash ^ static_cast<std::uint64_t>(token)) * kFactor;
         hash ^= hash >> 29;
     }
-    return hash;
+    return hash & hash_mask_;
 }
-
-}  // namespace
 
 std::optional<PrefixIndex::Content> PrefixIndex::find(std::uint64_t owner, ContentId before,
                                                       std::span<const std::int64_t> tokens) const {

@@ -27,8 +27,10 @@ public:
         BlockId block{};
     };
 
-    // `num_blocks`: ids to come are smaller.
-    explicit PrefixIndex(std::uint32_t num_blocks) : entries_(num_blocks) {}
+    // `num_blocks`: ids to come are smaller. `hash_mask`: the bits of a hash that count; tests
+    // take few, so that contents collide.
+    explicit PrefixIndex(std::uint32_t num_blocks, std::uint64_t hash_mask = ~std::uint64_t{0})
+        : hash_mask_(hash_mask), entries_(num_blocks) {}
 
     std::optional<Content> find(std::uint64_t owner, ContentId before,
                                 std::span<const std::int64_t> tokens) const;
@@ -42,6 +44,9 @@ public:
     void clear();
 
 private:
+    std::uint64_t hash_of(std::uint64_t owner, ContentId before,
+                          std::span<const std::int64_t> tokens) const;
+
     struct Entry {
         std::uint64_t owner = 0;
         ContentId before{};
@@ -50,6 +55,7 @@ private:
         std::uint64_t hash = 0;
     };
 
+    const std::uint64_t hash_mask_;
     std::vector<std::optional<Entry>> entries_;                // by block
     std::unordered_multimap<std::uint64_t, BlockId> by_hash_;  // as many as there are entries
     std::uint64_t next_id_ = 1;
