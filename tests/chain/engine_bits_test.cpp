@@ -87,8 +87,9 @@ protected:
         return made;
     }
 
-    // All at once, on a new engine. Empty where one failed.
-    std::vector<std::vector<std::int64_t>> answers(std::vector<Request> requests) {
+    // All at once, on a new engine. Each of `leavers` leaves after so many tokens as its index.
+    std::vector<std::vector<std::int64_t>> answers(std::vector<Request> requests,
+                                                   const std::vector<std::uint32_t>& leavers = {}) {
         EngineOptions options;
         options.num_blocks = kPoolBlocks;
         options.max_context = kContext;
@@ -104,6 +105,13 @@ protected:
             }
             EXPECT_EQ(engine.submit(std::move(made)), SubmitStatus::kAccepted);
         }
+        for (const std::uint32_t leaver : leavers) {
+            for (std::uint32_t i = 0; i < leaver; ++i) {
+                EXPECT_TRUE(handles[leaver]->events.pop()->token);
+            }
+            handles[leaver]->cancelled = true;
+            engine.cancel_soon();
+        }
         std::vector<std::vector<std::int64_t>> texts;
         for (const auto& handle : handles) {
             texts.push_back(answer(*handle));
@@ -113,14 +121,17 @@ protected:
         return texts;
     }
 
-    static std::vector<std::int64_t> answer(RequestHandle& handle) {
+    std::vector<std::int64_t> answer(RequestHandle& handle) {
         std::vector<std::int64_t> tokens;
         while (const auto event = handle.events.pop()) {
             if (event->token) {
                 tokens.push_back(event->token->token);
             }
             if (event->finish) {
-                EXPECT_EQ(event->finish->reason, FinishReason::kLength);
+                const bool left = event->finish->reason == FinishReason::kCancelled;
+                EXPECT_TRUE(left ? handle.cancelled.load()
+                                 : event->finish->reason == FinishReason::kLength);
+                num_left_ += left ? 1 : 0;
                 break;
             }
         }
@@ -131,6 +142,7 @@ protected:
     std::uint32_t vocab_size_ = 0;
     std::unique_ptr<TwoStages> stages_;
     EngineStats stats_;
+    std::uint32_t num_left_ = 0;
 };
 
 TEST_P(EngineBits, CompanyCacheAndPreemptionLeaveNoTrace) {
@@ -172,6 +184,24 @@ TEST_P(EngineBits, ForksAreAsAlone) {
         }
         EXPECT_EQ(answers({all}), alone) << prompt_tokens << " tokens";
         EXPECT_NE(alone[0], alone[1]);
+    }
+}
+
+// openvinotoolkit/model_server#4428
+TEST_P(EngineBits, NeighboursThatLeaveLeaveNoTrace) {
+    const std::vector<std::uint32_t> leavers = {1, 4, 7, 10, 13};
+    std::vector<Request> all;
+    std::vector<std::vector<std::int64_t>> alone;
+    for (std::uint32_t index = 0; index < 16; ++index) {
+        all.push_back(request(index));
+        alone.push_back(answers({request(index)}).front());
+    }
+    const auto together = answers(all, leavers);
+    EXPECT_GT(num_left_, 0U);
+    for (std::uint32_t index = 0; index < 16; ++index) {
+        if (std::find(leavers.begin(), leavers.end(), index) == leavers.end()) {
+            EXPECT_EQ(together[index], alone[index]) << "request " << index;
+        }
     }
 }
 

@@ -154,6 +154,7 @@ TEST(EngineCancel, ClosedEventsEndTheSequence) {
     rig.expect_idle();  // though only three steps could run
 }
 
+// openvinotoolkit/model_server#4503
 TEST(EngineCancel, FiftyClientsCutAtOnceTwentyTimes) {
     EngineRig rig;
     for (unsigned round = 0; round < 20; ++round) {

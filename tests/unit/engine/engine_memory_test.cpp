@@ -112,6 +112,68 @@ TEST_P(EngineMemoryTight, ThoseThatGiveWayAnswerAsIfAlone) {
 
 INSTANTIATE_TEST_SUITE_P(InFlight, EngineMemoryTight, testing::Range(1U, 5U));
 
+// openvinotoolkit/model_server#4428: whoever leaves, while a prompt or an answer is computed or
+// while others have its blocks, leaves alone.
+TEST_P(EngineMemoryTight, OneThatLeavesTakesNobodyAlong) {
+    ToyChainOptions chain;
+    chain.num_blocks = 1 + 10;
+    chain.max_in_flight = GetParam();
+    chain.num_stages = GetParam();
+    EngineOptions options;
+    options.max_step_tokens = 16;
+    EngineRig rig(options, chain);
+    bool left_while_preempted = false;
+    for (unsigned leaver = 0; leaver < 8; ++leaver) {
+        for (const std::uint32_t num_steps : {1U, 6U, 55U * GetParam()}) {
+            rig.chain().hold(true);
+            const std::uint64_t preemptions_before = rig.engine().stats().preemptions;
+            std::vector<Request> requests;
+            std::vector<std::shared_ptr<RequestHandle>> handles;
+            for (unsigned i = 0; i < 8; ++i) {
+                requests.push_back(toy_request(20 + i, 60, 100 * leaver + i));
+                handles.push_back(rig.submit(requests.back()));
+            }
+            rig.chain().release(num_steps);
+            ASSERT_TRUE(rig.chain().wait_for_held(1));
+            // The newest gives way first, so that the last ones have been preempted by now.
+            const EngineStats stats = rig.engine().stats();
+            left_while_preempted |= leaver >= stats.running && stats.waiting > 0 &&
+                                    stats.preemptions > preemptions_before;
+            handles[leaver]->cancelled = true;
+            rig.engine().cancel_soon();
+            rig.chain().hold(false);
+            const FinishReason reason = collect(*handles[leaver]).finish.reason;
+            EXPECT_TRUE(reason == FinishReason::kCancelled || reason == FinishReason::kLength);
+            for (unsigned i = 0; i < 8; ++i) {
+                if (i != leaver) {
+                    EXPECT_EQ(collect(*handles[i]).tokens, rig.expected(requests[i])) << i;
+                }
+            }
+            rig.expect_idle();
+        }
+    }
+    EXPECT_TRUE(left_while_preempted);
+}
+
+// ggml-org/llama.cpp#28526, #5420, #15812: the whole prompt is known, its last tokens are computed
+// all the same.
+TEST(EngineMemory, TheSamePromptThreeTimes) {
+    EngineRig rig;
+    for (const std::size_t length : {1U, 2U, 31U, 32U, 33U, 34U, 63U, 64U, 65U, 66U, 128U}) {
+        const Request request = toy_request(length, 20, static_cast<unsigned>(length));
+        for (int time = 0; time < 3; ++time) {
+            Request again = request;
+            again.handle = std::make_shared<RequestHandle>(again.max_tokens);
+            const auto handle = again.handle;
+            EXPECT_EQ(rig.ask(again).tokens, rig.expected(request)) << length << ", " << time;
+            EXPECT_EQ(handle->num_reused_tokens,
+                      time == 0 || length < 2 ? 0 : (length - 2) / 32 * 32)
+                << length << ", " << time;
+        }
+    }
+    rig.expect_idle();
+}
+
 // One that needs the whole pool gets it, whatever else asks.
 TEST(EngineMemory, TheLongestAnswerComesToItsEnd) {
     ToyChainOptions chain;

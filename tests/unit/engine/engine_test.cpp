@@ -162,6 +162,7 @@ TEST(Engine, ContextLimitsTheAnswerAndRefusesThePrompt) {
                                                testing::HasSubstr("context of 40")));
 }
 
+// Avarok-Cybersecurity/atlas#375: a request that can never fit is refused
 TEST(Engine, PoolSmallerThanTheContextIsTheLimitAndIsUsedToTheLastPlace) {
     EngineOptions options;
     options.num_blocks = 4;  // three of them to hand out: 96 places
@@ -177,6 +178,7 @@ TEST(Engine, PoolSmallerThanTheContextIsTheLimitAndIsUsedToTheLastPlace) {
     rig.expect_idle();
 }
 
+// Avarok-Cybersecurity/atlas#375
 TEST(Engine, RequestsWaitForBlocksAndAllFinish) {
     EngineOptions options;
     options.num_blocks = 6;  // five: one and a half of these requests

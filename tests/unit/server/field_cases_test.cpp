@@ -363,7 +363,7 @@ TEST_F(FieldCases, BadLogitBiasHarmsNobodyElse) {
 // openvinotoolkit/model_server#4503
 TEST_F(FieldCases, ManyStreamsCutAtOnceLeaveNothingBehind) {
     link_->set_step_time(std::chrono::milliseconds(2));
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 20; ++round) {
         link_->set_scripts({counting(200)});
         std::vector<std::unique_ptr<RawClient>> clients;
         for (int i = 0; i < 50; ++i) {
@@ -376,6 +376,104 @@ TEST_F(FieldCases, ManyStreamsCutAtOnceLeaveNothingBehind) {
         clients.clear();
         EXPECT_TRUE(blocks_free_within(10 * kGoneTime));
         EXPECT_EQ(http(port_, "GET", "/health/ready").status, 200);
+    }
+}
+
+// openvinotoolkit/model_server#4503: as behind a proxy that keeps its sockets open and never reads
+// (a client whose buffers are full: SmallServerTest.ClientThatNeverReadsIsDroppedAndHarmsNobody)
+TEST_F(FieldCases, StreamsThatNobodyReadsHoldNothingUp) {
+    link_->set_scripts({counting(100)});
+    std::vector<std::unique_ptr<RawClient>> deaf;
+    for (int i = 0; i < 50; ++i) {
+        deaf.push_back(std::make_unique<RawClient>(port_));
+        deaf.back()->send_request("POST", "/v1/chat/completions", streamed(chat_body()).dump());
+    }
+    EXPECT_EQ(http(port_, "GET", "/health/ready").status, 200);
+    expect_plain_request_works();
+    EXPECT_TRUE(blocks_free_within(20 * kGoneTime));
+}
+
+// The pool holds 128 tokens, the context twice as many.
+class SmallPool : public ServerTest {
+protected:
+    EngineOptions engine_options() const override {
+        EngineOptions options = ServerTest::engine_options();
+        options.num_blocks = 1 + 4;
+        return options;
+    }
+
+    Json ask(std::size_t prompt_tokens, int max_tokens, bool stream = false) const {
+        return {{"prompt", std::vector<std::int64_t>(prompt_tokens, id_of(" a"))},
+                {"max_tokens", max_tokens},
+                {"stream", stream}};
+    }
+
+    // Text and reason to end; never an empty success.
+    void expect_answer(const RawResponse& response, std::size_t num_tokens) const {
+        ASSERT_EQ(response.status, 200) << response.body;
+        EXPECT_TRUE(response.complete);
+        const std::string expected = tokenizer().decode(counting(num_tokens));
+        const bool stream = response.headers.at("content-type") == "text/event-stream";
+        if (stream) {
+            EXPECT_EQ(joined_text(response.chunks()), expected);
+            EXPECT_EQ(finish_of(response.chunks()), "length");
+        } else {
+            EXPECT_EQ(response.json()["choices"][0]["text"], expected);
+            EXPECT_EQ(response.json()["choices"][0]["finish_reason"], "length");
+        }
+    }
+};
+
+// openvinotoolkit/openvino.genai#4047
+TEST_F(SmallPool, LongPromptIsAnsweredOrRefusedNeverEmpty) {
+    link_->set_scripts({counting(200)});
+    for (const bool stream : {false, true}) {
+        expect_answer(completions(ask(128, 50, stream)), 1);  // exactly the pool
+        expect_answer(completions(ask(127, 50, stream)), 2);
+        for (const std::size_t size : {129U, 200U}) {
+            const RawResponse refused = completions(ask(size, 1, stream));
+            expect_error(refused, 400);
+            EXPECT_EQ(refused.error()["code"], "context_length_exceeded");
+            const std::string message = refused.error()["message"];
+            EXPECT_NE(message.find(std::to_string(size) + " tokens"), std::string::npos) << message;
+            EXPECT_NE(message.find("129"), std::string::npos) << message;
+        }
+        // Bigger than what is free: it waits until the one before it ends.
+        link_->set_step_time(std::chrono::milliseconds(5));
+        auto running =
+            std::async(std::launch::async, [&] { return completions(ask(40, 40, !stream)); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
+        expect_answer(completions(ask(120, 5, stream)), 5);
+        expect_answer(running.get(), 40);
+        link_->set_step_time(std::chrono::milliseconds(0));
+    }
+}
+
+// Avarok-Cybersecurity/atlas#375
+TEST_F(SmallPool, SixRequestsWithRoomForOneAndAHalf) {
+    link_->set_scripts({counting(200)});
+    std::vector<std::future<RawResponse>> answers;
+    for (int i = 0; i < 6; ++i) {
+        answers.push_back(std::async(std::launch::async, [&, i] {
+            return completions(ask(static_cast<std::size_t>(31 + i), 50, i % 2 == 0));
+        }));
+    }
+    for (auto& answer : answers) {
+        expect_answer(answer.get(), 50);
+    }
+}
+
+// ggml-org/llama.cpp#28526
+TEST_F(FieldCases, TheSamePromptAgainIsTheSameAnswer) {
+    link_->set_scripts({counting(9)});
+    for (const std::size_t size : {1U, 31U, 32U, 33U, 34U, 64U, 65U}) {
+        for (int time = 0; time < 3; ++time) {
+            const Json answer =
+                completions({{"prompt", std::vector<std::int64_t>(size, id_of(" b"))}}).json();
+            EXPECT_EQ(answer["choices"][0]["text"], tokenizer().decode(counting(9))) << size;
+            EXPECT_EQ(answer["usage"]["completion_tokens"], 9);
+            EXPECT_EQ(answer["usage"]["prompt_tokens"], size);
+        }
     }
 }
 
