@@ -1,6 +1,9 @@
 #include "base/platform.hpp"
 
 #include <fcntl.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <poll.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -96,6 +99,13 @@ ProcessMemory process_memory(int pid) {
     return {.anonymous_bytes = proc_kilobytes(path, "RssAnon"),
             .file_mapped_bytes = proc_kilobytes(path, "RssFile"),
             .peak_bytes = proc_kilobytes(path, "VmHWM")};
+}
+
+void share_heaps_among_threads() {
+#ifdef __GLIBC__
+    constexpr int kHeaps = 2;
+    mallopt(M_ARENA_MAX, kHeaps);
+#endif
 }
 
 int own_pid() {

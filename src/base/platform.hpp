@@ -25,6 +25,10 @@ std::uint64_t available_memory_bytes();
 std::uint32_t num_cores();
 ProcessMemory process_memory(int pid);  // zeros when the process is gone
 int own_pid();
+
+// Keeps the allocator from giving every thread a heap of its own: a server's many short threads
+// would each leave one behind, and memory would creep up for hours. Before any thread is made.
+void share_heaps_among_threads();
 std::string host_name();
 
 // The same in all processes of this machine, containers included, until it boots again; tells

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/platform.hpp"
 #include "cli/commands.hpp"
 #include "cli/exit_code.hpp"
 
@@ -61,6 +62,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    share_heaps_among_threads();
     try {
         return run(argc, argv);
     } catch (const Error& error) {

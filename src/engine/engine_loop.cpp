@@ -27,8 +27,8 @@ double milliseconds(std::chrono::nanoseconds time) {
 }
 
 SchedulerOptions scheduler_options(const EngineOptions& options) {
-    return {options.num_blocks, options.max_context, options.max_step_tokens,
-            options.max_sequences, options.reuse_answers};
+    return {options.num_blocks, options.max_context, options.max_step_tokens, options.max_sequences,
+            options.reuse_answers};
 }
 
 }  // namespace

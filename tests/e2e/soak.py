@@ -226,9 +226,6 @@ def report(
 
 def run(seconds: float, seed: int, num_cases: int = NUM_CASES) -> list[str]:
     """What went wrong; empty when nothing did."""
-    # One heap instead of one per thread: what threads of bygone clients leave behind in theirs
-    # looks like a leak for an hour.
-    os.environ.setdefault("MALLOC_ARENA_MAX", "1")
     with tempfile.TemporaryDirectory(prefix="shardline-soak-") as folder:
         directory = Path(folder) / "model"
         directory.mkdir()
