@@ -6,6 +6,7 @@
 #endif
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,10 +118,18 @@ std::string host_name() {
     return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown-host";
 }
 
-std::string machine_id() {
-    std::string id;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-    return id;
+std::string shared_cores_id() {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    cpu_set_t cores;
+    if (boot.empty() || sched_getaffinity(0, sizeof cores, &cores) != 0) {
+        return {};
+    }
+    std::string list;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        list += CPU_ISSET(core, &cores) ? fmt::format(" {}", core) : "";
+    }
+    return boot + list;
 }
 
 std::filesystem::path executable_path() {

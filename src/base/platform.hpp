@@ -31,9 +31,9 @@ int own_pid();
 void share_heaps_among_threads();
 std::string host_name();
 
-// The same in all processes of this machine, containers included, until it boots again; tells
-// nothing about it. Empty where the system has no such thing.
-std::string machine_id();
+// The same in all processes that may run on the same cores of this machine, containers included,
+// until it boots again; tells nothing about it. Empty where the system has no such thing.
+std::string shared_cores_id();
 std::filesystem::path executable_path();
 std::filesystem::path user_cache_directory();  // of this program; created on demand by its users
 bool stderr_is_terminal();

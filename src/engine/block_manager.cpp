@@ -62,6 +62,10 @@ void BlockManager::remember(SequenceBlocks& sequence, std::uint64_t owner,
     while (sequence.num_known < num_full) {
         const auto tokens = block_of(computed, sequence.num_known);
         const auto known = index_.find(owner, sequence.last_content, tokens);
+        // A fork's block, which the one it forked from made known behind another content.
+        if (!known && index_.holds(sequence.blocks[sequence.num_known])) {
+            return;
+        }
         // Somebody with the same beginning was first: then that block goes on being the known one.
         sequence.last_content = known ? known->id
                                       : index_.insert(owner, sequence.last_content, tokens,

@@ -26,6 +26,12 @@ double milliseconds(std::chrono::nanoseconds time) {
     return std::chrono::duration<double, std::milli>(time).count();
 }
 
+// It gave way while the end of its prompt was on its way. The row will come again, with blocks for
+// the others to share.
+bool has_nothing_to_fork_from(const Sequence& sequence) {
+    return sequence.status == SequenceStatus::kWaiting && !sequence.request.forks.empty();
+}
+
 SchedulerOptions scheduler_options(const EngineOptions& options) {
     return {options.num_blocks, options.max_context, options.max_step_tokens, options.max_sequences,
             options.reuse_answers};
@@ -195,7 +201,7 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
             end(sequence, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
         } else if (!fault.empty()) {
             end(sequence, failure(ErrorCode::kInternal, fault));
-        } else if (span.sampled_output) {
+        } else if (span.sampled_output && !has_nothing_to_fork_from(sequence)) {
             sample_all(sequence, logits.row(*span.sampled_output));
         }
     }
@@ -205,9 +211,11 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
 // Its token and, when this is the end of the prompt, the first of every answer that forks from it.
 void EngineLoop::sample_all(Sequence& sequence, std::span<const float> logits) {
     std::vector<Sequence*> sequences{&sequence};
-    for (Fork& fork : std::exchange(sequence.request.forks, {})) {
-        sequences.push_back(&scheduler_.fork(sequence, std::move(fork)));
+    // The last first, so that those who have to wait stand in their order.
+    for (auto& forks = sequence.request.forks; !forks.empty(); forks.pop_back()) {
+        sequences.push_back(&scheduler_.fork(sequence, forks.back(), forks.size()));
     }
+    std::reverse(sequences.begin() + 1, sequences.end());
     for (Sequence* each : sequences) {
         if (each->cancelled()) {
             end(*each, {FinishReason::kCancelled, ErrorCode::kInternal, {}});

@@ -3,22 +3,24 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <optional>
 
 namespace shardline {
 
 // How much of the fleet's work each client has had: rows computed for its sequences, prompt and
-// answer alike. Whoever has had least goes first. A client that comes, or comes back, starts level
-// with the least served of those who are there: being away earns nothing.
+// answer alike. Whoever has had least goes first. A client that comes, or comes back, starts where
+// an even share would be by now, so being away earns nothing; and whoever has had more is overtaken
+// by newcomers only until the others' share has grown as large. Both ways it counts up to kMost.
 // Owned by the scheduler, called from the engine's thread. Forgets a client that has nothing open.
 class FairShare final {
 public:
+    static constexpr double kMost = 4096.0;  // rows beyond or short of the even share
+
     void opened(std::uint64_t client) {
-        const auto least = least_served();
-        Account& account = accounts_[client];
-        if (account.num_open++ == 0) {
-            account.rows = least.value_or(0);
+        const auto [account, is_new] = accounts_.try_emplace(client);
+        if (is_new) {
+            account->second.rows = even_share_;
         }
+        ++account->second.num_open;
     }
 
     void closed(std::uint64_t client) {
@@ -28,24 +30,22 @@ public:
         }
     }
 
-    void served(std::uint64_t client, std::uint32_t rows) { accounts_.at(client).rows += rows; }
+    void served(std::uint64_t client, std::uint32_t rows) {
+        even_share_ += static_cast<double>(rows) / static_cast<double>(accounts_.size());
+        double& had = accounts_.at(client).rows;
+        had = std::clamp(had + rows, even_share_ - kMost, even_share_ + kMost);
+    }
 
-    std::uint64_t rows_of(std::uint64_t client) const { return accounts_.at(client).rows; }
+    double rows_of(std::uint64_t client) const { return accounts_.at(client).rows; }
 
 private:
     struct Account {
         std::uint32_t num_open = 0;
-        std::uint64_t rows = 0;
+        double rows = 0.0;
     };
 
-    std::optional<std::uint64_t> least_served() const {
-        const auto least = std::min_element(
-            accounts_.begin(), accounts_.end(),
-            [](const auto& a, const auto& b) { return a.second.rows < b.second.rows; });
-        return least == accounts_.end() ? std::nullopt : std::optional(least->second.rows);
-    }
-
     std::map<std::uint64_t, Account> accounts_;  // by client
+    double even_share_ = 0.0;                    // of one who has been there all the time
 };
 
 }  // namespace shardline

@@ -27,18 +27,21 @@ SubmitResult Inbox::submit(Request request) {
         const std::uint32_t wanted = request.num_answers();
         if (num_taken_ + wanted > num_places_) {
             return {SubmitStatus::kQueueFull,
-                    fmt::format("{} answers are running or waiting of {} at most", num_taken_,
-                                num_places_)};
+                    fmt::format("{} answers are running or waiting of {} at most, {} more were "
+                                "asked for",
+                                num_taken_, num_places_, wanted)};
         }
-        std::uint32_t& taken = taken_by_client_[request.client];
+        const auto known = taken_by_client_.find(request.client);
+        const std::uint32_t taken = known == taken_by_client_.end() ? 0 : known->second;
         const std::uint32_t for_one = num_places_ - num_places_ / 4;
         if (taken + wanted > for_one) {
             return {SubmitStatus::kQueueFull,
-                    fmt::format("{} answers of this client are running or waiting of {} at most",
-                                taken, for_one)};
+                    fmt::format("{} answers of this client are running or waiting of {} at most, "
+                                "{} more were asked for",
+                                taken, for_one, wanted)};
         }
         num_taken_ += wanted;
-        taken += wanted;
+        taken_by_client_[request.client] = taken + wanted;
         mail_.submissions.push_back(std::move(request));
     }
     arrived_.notify_one();

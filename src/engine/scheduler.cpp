@@ -56,11 +56,17 @@ Scheduler::Scheduler(const SchedulerOptions& options)
 void Scheduler::add(Request request) {
     SHARDLINE_INVARIANT(!request.prompt.empty() && request.prompt.size() < options_.max_context);
     share_.opened(request.client);
-    waiting_.push_back(std::make_unique<Sequence>(SequenceId{next_sequence_++}, std::move(request),
-                                                  options_.max_context));
+    const SequenceId id{next_sequence_};
+    next_sequence_ += request.num_answers();
+    waiting_.push_back(std::make_unique<Sequence>(id, std::move(request), options_.max_context));
 }
 
 Scheduler::Waiting::iterator Scheduler::next_in_line() {
+    const auto waited_for = std::find_if(waiting_.begin(), waiting_.end(),
+                                         [this](const auto& other) { return other->id == turn_; });
+    if (waited_for != waiting_.end()) {
+        return waited_for;
+    }
     return std::min_element(waiting_.begin(), waiting_.end(), [this](const auto& a, const auto& b) {
         return share_.rows_of(a->request.client) < share_.rows_of(b->request.client);
     });
@@ -73,8 +79,10 @@ void Scheduler::admit() {
         // A preempted one may have a token on its way back yet. Whose turn it is waits rather than
         // being overtaken for ever.
         if (sequence.num_steps_in_flight > 0 || !take_blocks(sequence)) {
+            turn_ = sequence.id;
             return;
         }
+        turn_.reset();
         sequence.status = SequenceStatus::kRunning;
         running_.push_back(std::move(*place));
         waiting_.erase(place);
@@ -266,7 +274,7 @@ void Scheduler::commit(const std::vector<ScheduledSpan>& spans) {
     for (const ScheduledSpan& span : spans) {
         span.sequence->num_scheduled_tokens += span.num_tokens;
         ++span.sequence->num_steps_in_flight;
-        share_.served(span.sequence->request.client, span.num_tokens);
+        count_service(*span.sequence, span.num_tokens);
         if (span.sequence->kv.copied_from) {
             blocks_.copied(span.sequence->kv);
         }
@@ -276,6 +284,16 @@ void Scheduler::commit(const std::vector<ScheduledSpan>& spans) {
     }
     std::erase_if(prompts_,
                   [](const Sequence* sequence) { return sequence->num_unscheduled() == 0; });
+}
+
+// What is computed again, after it gave way, is nobody's wish.
+void Scheduler::count_service(Sequence& sequence, std::uint32_t num_tokens) {
+    const std::uint32_t end = sequence.num_scheduled_tokens;
+    const std::uint32_t begin = std::max(end - num_tokens, sequence.num_served_tokens);
+    if (end > begin) {
+        share_.served(sequence.request.client, end - begin);
+        sequence.num_served_tokens = end;
+    }
 }
 
 void Scheduler::step_computed(const ScheduledSpan& span) {
@@ -307,18 +325,21 @@ void Scheduler::append(Sequence& sequence, std::int64_t token) {
     }
 }
 
-Sequence& Scheduler::fork(const Sequence& sequence, Fork fork) {
+Sequence& Scheduler::fork(const Sequence& sequence, const Fork& fork, std::uint64_t index) {
     Request request = sequence.request;
     request.prompt.assign(sequence.prompt().begin(), sequence.prompt().end());
-    request.sampling = std::move(fork.sampling);
-    request.handle = std::move(fork.handle);
+    request.sampling = fork.sampling;
+    request.handle = fork.handle;
     request.forks.clear();
-    share_.opened(request.client);
-    auto owned = std::make_unique<Sequence>(SequenceId{next_sequence_++}, std::move(request),
-                                            options_.max_context);
+    auto owned = std::make_unique<Sequence>(SequenceId{to_number(sequence.id) + index},
+                                            std::move(request), options_.max_context);
     Sequence& forked = *owned;
-    if (sequence.status == SequenceStatus::kRunning && running_.size() < options_.max_sequences &&
-        blocks_.fork(sequence.kv, forked.num_prompt_tokens, forked.kv)) {
+    share_.opened(forked.request.client);
+    forked.num_served_tokens = forked.num_prompt_tokens;
+    // As when one is let in: a block to spare for each that runs.
+    const bool room =
+        running_.size() < options_.max_sequences && blocks_.num_available() > running_.size();
+    if (room && blocks_.fork(sequence.kv, forked.num_prompt_tokens, forked.kv)) {
         forked.num_scheduled_tokens = forked.num_prompt_tokens;
         forked.status = SequenceStatus::kRunning;
         running_.push_back(std::move(owned));

@@ -99,7 +99,8 @@ public:
     // Another sequence with the same prompt, all of which has been computed. Where there is no room
     // for it now it waits, as one that was preempted. It has no token yet: append() or finish()
     // next.
-    Sequence& fork(const Sequence& sequence, Fork fork);
+    // `index`: its place in the request's forks, from 1.
+    Sequence& fork(const Sequence& sequence, const Fork& fork, std::uint64_t index);
 
     // It takes part in no further step. Deletes it unless it has steps in flight.
     void finish(Sequence& sequence);
@@ -135,13 +136,15 @@ private:
     void add_span(ScheduledStep& step, Sequence& sequence, std::uint32_t num_tokens);
     std::uint32_t num_answering() const;
     void make_ready(Sequence& sequence);
+    void count_service(Sequence& sequence, std::uint32_t num_tokens);
     void erase(Sequence& sequence);
 
     const SchedulerOptions options_;
     BlockManager blocks_;
     StepCost cost_;
     FairShare share_;
-    Waiting waiting_;                                 // preempted ones first
+    Waiting waiting_;                 // preempted ones first
+    std::optional<SequenceId> turn_;  // of whom the others wait for: there were no blocks for it
     std::vector<std::unique_ptr<Sequence>> running_;  // finished ones with steps in flight too
     std::deque<Sequence*> single_;   // one token to compute, by how long they have been ready
     std::deque<Sequence*> prompts_;  // two or more tokens to compute

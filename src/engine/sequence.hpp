@@ -34,6 +34,7 @@ struct Sequence {
     std::uint32_t num_prompt_tokens;
     std::uint32_t max_answer_tokens;
     std::uint32_t num_scheduled_tokens = 0;  // computed or in flight
+    std::uint32_t num_served_tokens = 0;     // the most that was ever computed or in flight
     std::uint32_t num_steps_in_flight = 0;
     SequenceStatus status = SequenceStatus::kWaiting;
     std::chrono::steady_clock::time_point last_event;  // submission, then every token

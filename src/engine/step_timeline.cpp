@@ -39,8 +39,7 @@ PlacedStep StepTimeline::place(const StepRecord& step) {
     return placed;
 }
 
-// The first that is free: as many as there are steps in flight, since a chain hands steps back in
-// the order in which they were sent.
+// The first that is free: as many as there are steps in flight.
 std::uint32_t StepTimeline::take_slot(std::int64_t sent_us, std::int64_t returned_us) {
     const auto free = std::find_if(slot_free_us_.begin(), slot_free_us_.end(),
                                    [&](std::int64_t end_us) { return end_us <= sent_us; });

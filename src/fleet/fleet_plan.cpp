@@ -86,8 +86,9 @@ std::string processor_name(const std::string& machine, const std::string& device
 // Not so where each worker was given cores of its own.
 std::uint32_t count_processors(const FleetOptions& options,
                                const std::vector<WorkerProfile>& workers) {
+    const std::uint64_t num_local = options.local_workers + (options.keep_layers > 0 ? 1U : 0U);
     const bool own_cores =
-        options.num_threads > 0 && options.num_threads * options.local_workers <= num_cores();
+        options.num_threads > 0 && options.num_threads * num_local <= num_cores();
     std::set<std::string> shared;
     std::uint32_t count = 0;
     const auto add = [&](const std::string& processor, bool own) {
@@ -97,7 +98,7 @@ std::uint32_t count_processors(const FleetOptions& options,
         add(worker.processor, options.local_workers > 0 && own_cores);
     }
     if (options.keep_layers > 0) {
-        add(processor_name(machine_id(), options.device), false);
+        add(processor_name(shared_cores_id(), options.device), own_cores);
     }
     return count;
 }

@@ -15,10 +15,10 @@ ApiError bad_request(const std::string& message, std::optional<std::string> para
     return error;
 }
 
-ApiError queue_full() {
+ApiError queue_full(const std::string& reason) {
     ApiError error;
     error.status = 429;
-    error.message = "Every place in the queue is taken; try again in a moment.";
+    error.message = fmt::format("{}; try again in a moment.", reason);
     error.type = "rate_limit_error";
     error.code = "queue_full";
     error.retry_after_s = 1;

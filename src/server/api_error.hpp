@@ -23,7 +23,7 @@ struct ApiError {
 
 ApiError bad_request(const std::string& message, std::optional<std::string> param = std::nullopt,
                      std::optional<std::string> code = std::nullopt);
-ApiError queue_full();
+ApiError queue_full(const std::string& reason = "Every place in the queue is taken");
 ApiError chain_down(const std::string& reason);
 ApiError context_exceeded(std::uint64_t context_tokens, std::uint64_t prompt_tokens);
 

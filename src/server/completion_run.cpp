@@ -28,7 +28,7 @@ ApiError refusal(const SubmitResult& result) {
         case SubmitStatus::kQueueFull:
         case SubmitStatus::kAccepted: break;
     }
-    return queue_full();
+    return queue_full(result.reason);
 }
 
 bool is_empty(const ChoiceDelta& delta) {

@@ -1,5 +1,6 @@
 #include "server/http_server.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -31,9 +32,19 @@ Json readiness_json(const Readiness& readiness, const std::string& model,
     return body;
 }
 
+// One household, for IPv6: whoever has an address has a whole /64 of them.
+std::string network_of(const std::string& address) {
+    in6_addr parsed{};
+    if (inet_pton(AF_INET6, address.c_str(), &parsed) != 1 || IN6_IS_ADDR_V4MAPPED(&parsed)) {
+        return address;
+    }
+    return {reinterpret_cast<const char*>(parsed.s6_addr), 8};
+}
+
 Caller caller_of(const RequestGate& gate, const httplib::Request& request) {
     const std::uint64_t owner = gate.owner(request).value_or(0);
-    return {owner, std::hash<std::string>{}(fmt::format("{} {}", owner, request.remote_addr))};
+    const std::string network = network_of(request.remote_addr);
+    return {owner, std::hash<std::string>{}(fmt::format("{} {}", owner, network))};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -68,11 +69,12 @@ private:
     PartPorts ports_;
     std::vector<Table> tables_;
     StepTables values_;
-    std::vector<std::uint32_t> all_rows_;  // 0, 1, 2, ...: "every row given is kept"
-    std::vector<std::uint32_t> kept_;      // the kept rows as the graph gets them
-    std::uint32_t least_rows_ = 1;         // that a step needs for bits that stay the same
-    std::uint32_t least_kept_ = 1;         // as above, of the rows that the head sees
-    std::int64_t vocabulary_;              // ids must be below it; 0 without an embedding
+    std::map<std::string, ov::Tensor> filled_inputs_;  // by name: with rows of companions
+    std::vector<std::uint32_t> all_rows_;              // 0, 1, 2, ...: "every row given is kept"
+    std::vector<std::uint32_t> kept_;                  // the kept rows as the graph gets them
+    std::uint32_t least_rows_ = 1;  // that a step needs for bits that stay the same
+    std::uint32_t least_kept_ = 1;  // as above, of the rows that the head sees
+    std::int64_t vocabulary_;       // ids must be below it; 0 without an embedding
     bool head_alone_;
     bool graph_gathers_;  // the graph picks the kept rows itself
 };
@@ -142,7 +144,11 @@ void PagedExecutor::bind_activations(const Activations& activations, std::size_t
             infer_.set_tensor(input.port,
                               ov::Tensor(type, shape, const_cast<char*>(tensor.bytes.data())));
         } else {
-            ov::Tensor copy(type, shape);
+            ov::Tensor& copy = filled_inputs_[input.name];
+            if (!copy) {
+                copy = ov::Tensor(type, shape);
+            }
+            copy.set_shape(shape);  // its memory stays unless it grows
             char* end = static_cast<char*>(copy.data());
             end = std::copy(tensor.bytes.begin(), tensor.bytes.end(), end);
             for (std::size_t i = 0; i < companions; ++i) {  // each looks like the first row

@@ -99,7 +99,7 @@ private:
         reply.set_memory_available_bytes(available_memory_bytes());
         reply.set_num_cores(num_cores());
         reply.set_device(options.device);
-        reply.set_machine(machine_id());
+        reply.set_machine(shared_cores_id());
         for (const std::string& device : options.devices) {
             reply.add_devices(wire_text(device));
         }

@@ -8,19 +8,38 @@
 namespace shardline {
 namespace {
 
-TEST(FairShare, WhoComesBackStartsLevelWithTheLeastServed) {
+TEST(FairShare, WhoComesBackStartsWithAnEvenShare) {
     FairShare share;
     share.opened(1);
     share.served(1, 100);
     share.opened(2);
-    EXPECT_EQ(share.rows_of(2), 100U) << "being away earns nothing";
+    EXPECT_EQ(share.rows_of(2), 100.0) << "being away earns nothing";
     share.served(2, 50);
     share.opened(1);
     share.closed(1);
-    EXPECT_EQ(share.rows_of(1), 100U) << "one of two is still open";
+    EXPECT_EQ(share.rows_of(1), 100.0) << "one of two is still open";
     share.closed(1);
     share.opened(1);
-    EXPECT_EQ(share.rows_of(1), 150U);
+    EXPECT_EQ(share.rows_of(1), 125.0) << "150 rows, the last 50 of which for one of two";
+}
+
+// Newcomers overtake whoever has had much, but not for ever.
+TEST(FairShare, NobodyIsOvertakenForEver) {
+    FairShare share;
+    share.opened(1);
+    share.opened(2);
+    share.served(1, 100'000);
+    std::uint64_t client = 3;
+    while (true) {
+        share.opened(client);
+        if (share.rows_of(client) >= share.rows_of(1)) {
+            break;
+        }
+        share.served(client, 100);
+        share.closed(client++);
+        ASSERT_LT(client, 1000U);
+    }
+    EXPECT_GT(client, 20U);
 }
 
 Request request_of(std::uint64_t client, std::size_t prompt = 30) {
@@ -97,7 +116,9 @@ TEST(FairShare, NoClientTakesTheLastQuarterOfTheLine) {
     }
     const SubmitResult refused = inbox.submit(request_of(1));
     EXPECT_EQ(refused.status, SubmitStatus::kQueueFull);
-    EXPECT_EQ(refused.reason, "6 answers of this client are running or waiting of 6 at most");
+    EXPECT_EQ(
+        refused.reason,
+        "6 answers of this client are running or waiting of 6 at most, 1 more were asked for");
     EXPECT_EQ(inbox.submit(request_of(2)), SubmitStatus::kAccepted);
     EXPECT_EQ(inbox.submit(request_of(3)), SubmitStatus::kAccepted);
     EXPECT_EQ(inbox.submit(request_of(4)), SubmitStatus::kQueueFull);

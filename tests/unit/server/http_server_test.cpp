@@ -208,7 +208,7 @@ TEST_F(HttpServerTest, CompletionsOfSeveralPrompts) {
     EXPECT_EQ(answer["choices"][2]["text"], "B");
     EXPECT_EQ(answer["choices"][3]["text"], "By");
     EXPECT_EQ(tokenizer().decode(link_->prompts()[0]), "one");
-    EXPECT_EQ(tokenizer().decode(link_->prompts()[1]), "two");
+    EXPECT_EQ(tokenizer().decode(link_->prompts()[2]), "two");
 
     link_->set_scripts({ids_of({"A"})});
     const Json echo = completions({{"prompt", "one"}, {"echo", true}}).json();
