@@ -1,5 +1,6 @@
 // Both sides of the door: what a client is told about ports where no worker of ours listens, and
 // what a worker does with visitors that do not belong to its fleet.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/platform.hpp"
 #include "fleet.grpc.pb.h"
 #include "stage.grpc.pb.h"
 #include "transport/grpc_connection.hpp"
@@ -57,6 +59,7 @@ TEST(WorkerDescriptionTest, SaysWhatTheWorkerIs) {
     EXPECT_EQ(description.name, "node0");
     EXPECT_EQ(description.protocol_major, kProtocolMajor);
     EXPECT_EQ(description.activity, "idle");
+    EXPECT_EQ(description.machine, shared_cores_id());
     EXPECT_EQ(description.devices, std::vector<std::string>{"CPU"});
     EXPECT_GT(description.memory_available_bytes, 0U);
     EXPECT_GT(description.num_cores, 0U);
@@ -175,7 +178,8 @@ TEST_F(DescribeTest, PeerWithoutOurServiceIsRefused) {
     const auto server = serve(&other, make_node_credentials(fleet_, "attic", 2), address);
     const Refusal found = refusal(address, credentials_);
     EXPECT_EQ(found.code, ErrorCode::kUnsupported);
-    EXPECT_THAT(found.message, HasSubstr("does not know protocol 1.0"));
+    EXPECT_THAT(found.message, HasSubstr(fmt::format("does not know protocol {}.{}", kProtocolMajor,
+                                                     kProtocolMinor)));
 }
 
 // Visitors at a worker's port. Afterwards a chain over the same worker computes.
