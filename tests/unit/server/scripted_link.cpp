@@ -167,7 +167,9 @@ StepResult ScriptedLink::answer(const Step& step) {
         }
     }
     logits.bytes.resize(values.size() * sizeof(float));
-    std::memcpy(logits.bytes.data(), values.data(), logits.bytes.size());
+    if (!values.empty()) {  // a chunk before the last keeps no row
+        std::memcpy(logits.bytes.data(), values.data(), logits.bytes.size());
+    }
     result.outputs.push_back(std::move(logits));
     return result;
 }
