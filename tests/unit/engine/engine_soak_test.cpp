@@ -176,6 +176,13 @@ protected:
         }
     }
 
+    // What the mix must have brought about, or it was no soak.
+    bool saw_everything() {
+        const EngineStats stats = rig_.engine().stats();
+        return num_complete_ > kClients && num_left_ > 0 && num_full_ > 0 && num_too_long_ > 0 &&
+               stats.preemptions > 0 && stats.reused_tokens > 0;
+    }
+
     EngineRig rig_;
     std::atomic<bool> over_ = false;
     std::atomic<unsigned> num_complete_ = 0;
@@ -191,6 +198,11 @@ TEST_F(EngineSoakCrowd, EveryAnswerIsWhatItWouldBeAlone) {
             std::async(std::launch::async, [this, client] { be_a_client(7000 + client); }));
     }
     std::this_thread::sleep_for(soak_time());
+    // Longer where a sanitizer or a busy machine makes everything slow.
+    for (int second = 0; second < 60 && !saw_everything(); ++second) {
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+    EXPECT_TRUE(saw_everything());
     over_ = true;
     for (auto& client : clients) {
         client.get();
@@ -203,12 +215,6 @@ TEST_F(EngineSoakCrowd, EveryAnswerIsWhatItWouldBeAlone) {
         num_complete_.load(), num_left_.load(), num_full_.load(), num_too_long_.load(),
         static_cast<unsigned long>(stats.preemptions),
         static_cast<unsigned long>(stats.reused_tokens));
-    EXPECT_GT(num_complete_, kClients);
-    EXPECT_GT(num_left_, 0U);
-    EXPECT_GT(num_full_, 0U);
-    EXPECT_GT(num_too_long_, 0U);
-    EXPECT_GT(stats.preemptions, 0U);
-    EXPECT_GT(stats.reused_tokens, 0U);
     const Request last = toy_request(200, 30, 4711);
     EXPECT_EQ(rig_.ask(last).tokens, rig_.expected(last));
 }
