@@ -73,6 +73,9 @@ TEST(EngineCancel, ChunkThatALaterStepReadsIsNotSkipped) {
     const Request stays = toy_request(2, 10, 21);
     auto leaves = rig.submit(toy_request(30, 10, 20));
     auto handle = rig.submit(stays);
+    while (rig.engine().stats().running < 2) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     rig.chain().refuse(false);
     ASSERT_TRUE(rig.chain().wait_for_held(2));
     const std::vector<StepPlan> plans = rig.chain().plans();
