@@ -23,7 +23,8 @@ VERSION = "0.3.36"
 SHA256 = "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
 HOME = ROOT / "build/peers/llama_cpp"
 GGUF = ROOT / "build/models/SmolLM2-135M-Instruct.Q4_1.gguf"
-IMPORTED = ROOT / "build/models/smollm2"  # the same file as we import it
+# The same file as we import it, zero points exact, and as GenAI does, rounded to whole numbers.
+IMPORTS = ["smollm2", "smollm2-genai"]
 LOGS = ROOT / "build/peers/logs"
 VOCABULARY = 49152
 STREAMS = 16
@@ -137,11 +138,14 @@ def measure(url: str, idle: list[Server], seed: int) -> float:
 def compare(rounds: int, say, facts: dict[str, str]) -> list[Comparison]:
     programs = build(say)
     facts["llama.cpp"] = f"{version(programs)}, in {PACKAGE} {VERSION}, q8_0 KV cache"
-    comparison = Comparison(f"smollm2, {STREAMS} streams, HTTP", "llama.cpp", TARGET)
-    with (
-        llama_serving(programs) as (llama, their_url),
-        shardline_serving(IMPORTED, "--kv-precision", "u8") as (shardline, our_url),
-    ):
+    with llama_serving(programs) as (llama, their_url):
+        return [compare_import(name, rounds, say, llama, their_url) for name in IMPORTS]
+
+
+def compare_import(name: str, rounds: int, say, llama: list[Server], their_url: str) -> Comparison:
+    comparison = Comparison(f"{name}, {STREAMS} streams, HTTP", "llama.cpp", TARGET)
+    model = ROOT / "build/models" / name
+    with shardline_serving(model, "--kv-precision", "u8") as (shardline, our_url):
         for number in range(rounds + 1):  # the first is the warm-up
             say(f"round {number} of {rounds}: {comparison.name} against llama.cpp")
             pair = measure_pair(
@@ -151,7 +155,7 @@ def compare(rounds: int, say, facts: dict[str, str]) -> list[Comparison]:
             )
             if number > 0:
                 comparison.add(*pair)
-    return [comparison]
+    return comparison
 
 
 def version(programs: pathlib.Path) -> str:
