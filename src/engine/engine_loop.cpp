@@ -210,18 +210,22 @@ void EngineLoop::absorb_span(const ScheduledSpan& span, const std::string& fault
 
 // Its token and, when this is the end of the prompt, the first of every answer that forks from it.
 void EngineLoop::sample_all(Sequence& sequence, std::span<const float> logits) {
-    std::vector<Sequence*> sequences{&sequence};
+    std::vector<Sequence*> forks;
     // The last first, so that those who have to wait stand in their order.
-    for (auto& forks = sequence.request.forks; !forks.empty(); forks.pop_back()) {
-        sequences.push_back(&scheduler_.fork(sequence, forks.back(), forks.size()));
+    for (auto& wanted = sequence.request.forks; !wanted.empty(); wanted.pop_back()) {
+        forks.push_back(&scheduler_.fork(sequence, wanted.back(), wanted.size()));
     }
-    std::reverse(sequences.begin() + 1, sequences.end());
-    for (Sequence* each : sequences) {
-        if (each->cancelled()) {
-            end(*each, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
-        } else {
-            sample(*each, logits);
-        }
+    sample_unless_cancelled(sequence, logits);
+    for (auto fork = forks.rbegin(); fork != forks.rend(); ++fork) {
+        sample_unless_cancelled(**fork, logits);
+    }
+}
+
+void EngineLoop::sample_unless_cancelled(Sequence& sequence, std::span<const float> logits) {
+    if (sequence.cancelled()) {
+        end(sequence, {FinishReason::kCancelled, ErrorCode::kInternal, {}});
+    } else {
+        sample(sequence, logits);
     }
 }
 

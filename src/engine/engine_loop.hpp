@@ -65,6 +65,7 @@ private:
     void absorb_span(const ScheduledSpan& span, const std::string& fault,
                      const LogitsOutput& logits);
     void sample_all(Sequence& sequence, std::span<const float> logits);
+    void sample_unless_cancelled(Sequence& sequence, std::span<const float> logits);
     void sample(Sequence& sequence, std::span<const float> logits);
     void note_token(Sequence& sequence);
     void end(Sequence& sequence, const FinishEvent& finish);

@@ -67,9 +67,12 @@ Scheduler::Waiting::iterator Scheduler::next_in_line() {
     if (waited_for != waiting_.end()) {
         return waited_for;
     }
-    return std::min_element(waiting_.begin(), waiting_.end(), [this](const auto& a, const auto& b) {
-        return share_.rows_of(a->request.client) < share_.rows_of(b->request.client);
-    });
+    return std::min_element(waiting_.begin(), waiting_.end(),
+                            [this](const auto& a, const auto& b) { return has_had_less(*a, *b); });
+}
+
+bool Scheduler::has_had_less(const Sequence& one, const Sequence& other) const {
+    return share_.rows_of(one.request.client) < share_.rows_of(other.request.client);
 }
 
 void Scheduler::admit() {
@@ -226,9 +229,8 @@ void Scheduler::take_prompts(ScheduledStep& step, std::uint32_t step_tokens,
 }
 
 void Scheduler::order_prompts() {
-    std::stable_sort(prompts_.begin(), prompts_.end(), [this](Sequence* a, Sequence* b) {
-        return share_.rows_of(a->request.client) < share_.rows_of(b->request.client);
-    });
+    std::stable_sort(prompts_.begin(), prompts_.end(),
+                     [this](Sequence* a, Sequence* b) { return has_had_less(*a, *b); });
 }
 
 // Of a prompt, one span of all tokens; of an answer, one of each.

@@ -124,6 +124,7 @@ private:
     using Waiting = std::deque<std::unique_ptr<Sequence>>;
 
     Waiting::iterator next_in_line();
+    bool has_had_less(const Sequence& one, const Sequence& other) const;  // their clients
     bool take_blocks(Sequence& sequence);
     std::vector<Sequence*> choose_single_tokens(std::uint32_t num_answering,
                                                 std::uint32_t max_in_flight);

@@ -22,7 +22,7 @@ struct WorkerDescription {
     std::uint64_t memory_available_bytes = 0;
     std::uint32_t num_cores = 0;
     std::string device;
-    std::string machine;  // equal for workers on one machine; empty: unknown
+    std::string machine;  // equal for workers that share its cores; empty: unknown
     std::vector<std::string> devices;
     std::string activity;      // "idle", "serving den/4711", ...
     bool holds_model = false;  // all files of the model that was asked about
