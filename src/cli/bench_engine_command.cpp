@@ -43,16 +43,30 @@ void wait_for_end(RequestHandle& handle) {
     }
 }
 
+// The engine must not send to a chain that is gone, nor the chain answer an engine that is: the one
+// stops, then the other goes, also when a request failed.
+struct EngineOnChain {
+    Engine engine;
+    InstantChain chain;
+
+    explicit EngineOnChain(const EngineOptions& options)
+        : engine(options), chain(options.vocab_size, kStages) {
+        engine.start(chain);
+        chain.serve(engine);
+    }
+    ~EngineOnChain() { engine.stop(); }
+    EngineOnChain(const EngineOnChain&) = delete;
+    EngineOnChain& operator=(const EngineOnChain&) = delete;
+};
+
 void measure(Side& side, std::mt19937& random) {
     EngineOptions options;
     options.max_context = kPromptTokens + kAnswerTokens;
     options.vocab_size = side.vocab_size;
     options.max_sequences = side.streams;
     options.num_blocks = 1 + side.streams * (kPromptTokens + kAnswerTokens) / kBlockTokens;
-    InstantChain chain(side.vocab_size, kStages);
-    Engine engine(options);
-    engine.start(chain);
-    chain.serve(engine);
+    EngineOnChain running(options);
+    Engine& engine = running.engine;
     const auto begin = std::chrono::steady_clock::now();
     std::vector<std::shared_ptr<RequestHandle>> handles;
     for (std::uint32_t i = 0; i < side.streams; ++i) {

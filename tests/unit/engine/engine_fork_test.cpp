@@ -32,6 +32,15 @@ void submit(EngineRig& rig, const std::vector<Request>& all) {
     rig.submit(std::move(first));
 }
 
+// As above, and the step of its prompt has come to the chain, which keeps it until hold(false).
+std::vector<Request> held_family(EngineRig& rig, std::size_t prompt_length, unsigned seed) {
+    std::vector<Request> all = family(prompt_length, 30, seed);
+    rig.chain().hold(true);
+    submit(rig, all);
+    EXPECT_TRUE(rig.chain().wait_for_held(1));
+    return all;
+}
+
 class EngineFork : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(EngineFork, EveryAnswerIsAsAlone) {
@@ -80,10 +89,7 @@ TEST(EngineForkCrowd, ASmallPoolChangesNothing) {
 
 TEST(EngineForkCrowd, ALinkThatRefusesGetsTheCopyAgain) {
     EngineRig rig;
-    const std::vector<Request> all = family(40, 30, 3);
-    rig.chain().hold(true);
-    submit(rig, all);
-    ASSERT_TRUE(rig.chain().wait_for_held(1));
+    const std::vector<Request> all = held_family(rig, 40, 3);
     rig.chain().refuse(true);
     rig.chain().hold(false);
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
@@ -97,10 +103,7 @@ TEST(EngineForkCrowd, ALinkThatRefusesGetsTheCopyAgain) {
 // The first leaves while the prompt is computed: the others' answers still come.
 TEST(EngineForkCrowd, WhoLeavesTakesNobodyAlong) {
     EngineRig rig;
-    const std::vector<Request> all = family(100, 30, 5);
-    rig.chain().hold(true);
-    submit(rig, all);
-    ASSERT_TRUE(rig.chain().wait_for_held(1));
+    const std::vector<Request> all = held_family(rig, 100, 5);
     for (const std::size_t leaving : {0, 3}) {
         all[leaving].handle->cancelled = true;
     }
@@ -120,10 +123,7 @@ TEST(EngineForkCrowd, WhoLeavesTakesNobodyAlong) {
 
 TEST(EngineForkCrowd, EveryoneHearsOfTheEnd) {
     EngineRig rig;
-    const std::vector<Request> all = family(100, 30, 7);
-    rig.chain().hold(true);
-    submit(rig, all);
-    ASSERT_TRUE(rig.chain().wait_for_held(1));
+    const std::vector<Request> all = held_family(rig, 100, 7);
     rig.chain().down("a worker left");
     for (const Request& request : all) {
         EXPECT_EQ(collect(*request.handle).finish.error_code, ErrorCode::kUnavailable);
